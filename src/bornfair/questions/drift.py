@@ -1,8 +1,7 @@
-"""Which rows of a new table lie outside the people a certificate speaks of, and what follows?
+"""Rows of a new table that lie outside the domain of a certificate, and what follows for them.
 
-A certificate is about a domain: ranges, categories, combinations. New data drifts out of it. Each row is looked at
-column by column; what is said of a row outside depends on how the model was proven, and on what it does with such
-values (`bornfair.people.policies.Policies`).
+A certificate is about ranges, categories and combinations. What it says about a row outside depends on how the model
+was proven, and on what the model does with such values (`bornfair.people.policies.Policies`).
 """
 
 from __future__ import annotations
@@ -150,10 +149,13 @@ def drift(bundle: Any, table: Any) -> Drift:
             filled[feature.name] = int(gap.sum())
             gap = np.zeros(len(frame), bool)
         for problem, rows in _problems(feature, column, gap):
-            problems.append(_described(model, feature, column, problem, rows))
+            shown_values = [] if problem == "gap" else column[rows].astype(object)
+            held = 0
+            if problem in ("below", "above") and isinstance(feature, NUMERIC):
+                held = int(model.held(feature, pd.to_numeric(column[rows]).to_numpy(np.float64)).sum())
+            problems.append(_outside(feature.name, problem, rows, _allowed(feature), shown_values, held))
             outside |= rows
-    combined = _new_combinations(model, frame, outside)
-    if combined is not None:
+    if combined := _new_combinations(model, frame, outside):
         problems.append(combined[0])
         outside |= combined[1]
     label = () if domain.label is None else (domain.label.name,)
@@ -174,36 +176,26 @@ def drift(bundle: Any, table: Any) -> Drift:
 def _problems(feature: Feature, column: pd.Series, gap: np.ndarray) -> Iterator[tuple[Problem, np.ndarray]]:
     """Why rows are outside because of this column; each row once."""
     there = column.notna().to_numpy()
-    if not isinstance(feature, NUMERIC):
-        found: list[tuple[Problem, np.ndarray]] = [
-            ("new value", there & ~column.isin(list(feature.levels())).to_numpy())
-        ]
-    else:
+    found: dict[Problem, np.ndarray] = {"gap": gap}
+    if isinstance(feature, NUMERIC):
         numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
-        is_number = ~np.isnan(numbers)
         finite = np.isfinite(numbers)
         below, above = finite & (numbers < feature.low), finite & (numbers > feature.high)
-        found = [
-            ("not a number", there & ~is_number), ("not finite", is_number & ~finite), ("below", below),
-            ("above", above),
-        ]  # fmt: skip
+        found["not a number"] = there & np.isnan(numbers)
+        found["not finite"] = ~np.isnan(numbers) & ~finite
+        found |= {"below": below, "above": above}
         if feature.kind == "integer":
-            found.append(("not whole", finite & ~below & ~above & (numbers != np.round(numbers))))
-    yield from ((problem, rows) for problem, rows in [("gap", gap), *found] if rows.any())
+            found["not whole"] = finite & ~below & ~above & (numbers != np.round(numbers))
+    else:
+        found["new value"] = there & ~column.isin(list(feature.levels())).to_numpy()
+    yield from ((problem, rows) for problem, rows in found.items() if rows.any())
 
 
-def _described(
-    model: Exportable, feature: Feature, column: pd.Series, problem: Problem, rows: np.ndarray
-) -> OutsideRows:
-    values = column[rows]
-    common = [] if problem == "gap" else values.astype(object).value_counts(sort=True).index[:EXAMPLES].tolist()
-    same = 0
-    if problem in ("below", "above") and isinstance(feature, NUMERIC):
-        same = int(model.held(feature, pd.to_numeric(values).to_numpy(np.float64)).sum())
-    return OutsideRows(
-        feature.name, problem, int(rows.sum()), _allowed(feature), tuple(_short(value) for value in common),
-        int(np.argmax(rows)), same,
-    )  # fmt: skip
+def _outside(name: str, problem: Problem, rows: np.ndarray, allowed: str, values: Any, held: int = 0) -> OutsideRows:
+    """These rows with their most frequent values."""
+    common = pd.Series(values, dtype=object).value_counts().index[:EXAMPLES]
+    examples = tuple(value if problem == "new combination" else _short(value) for value in common.tolist())
+    return OutsideRows(name, problem, int(rows.sum()), allowed, examples, int(np.argmax(rows)), held)
 
 
 def _allowed(feature: Feature) -> str:
@@ -250,24 +242,15 @@ def _new_combinations(
     if not rows.any():
         return None
     found = [", ".join(map(str, values[i])) for i in np.flatnonzero(rows)]
-    examples = tuple(pd.Series(found).value_counts().index[:EXAMPLES].tolist())
-    what = OutsideRows(
-        " × ".join(names), "new combination", int(rows.sum()), f"{len(known):,} of the domain", examples,
-        int(np.argmax(rows)),
-    )  # fmt: skip
-    return what, rows
+    allowed = f"{len(known):,} of the domain"
+    return _outside(" × ".join(names), "new combination", rows, allowed, found), rows
 
 
 # --- what follows ---
 
 
 def _follows(
-    model: Exportable,
-    verdict: Verdict | None,
-    holds: bool,
-    outside: int,
-    rows: int,
-    problems: list[OutsideRows],
+    model: Exportable, verdict: Verdict | None, holds: bool, outside: int, rows: int, problems: list[OutsideRows]
 ) -> Iterator[str]:
     if not outside:
         yield f"All {rows:,} rows are people of the domain: what the certificate says, it says of them."

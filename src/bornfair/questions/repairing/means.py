@@ -1,4 +1,4 @@
-"""Which forest is closest to this one in mean square and does not read the sensitive values? Its mean over them.
+"""The mean of a forest over its sensitive values: of all forests that do not read them, the closest in mean square.
 
 A tree that does not read them stays as it is. Any other is restricted to each sensitive value (the splits that read it
 are gone, one way remains), equal restrictions are counted together, and the mean of those that are left is one tree
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bornfair.core.errors import InputError
-from bornfair.models.forest.columns import columns_of
+from bornfair.models.forest.columns import SplitColumn, columns_of
 from bornfair.models.forest.forest import Forest
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.forest.planting import Planting
@@ -58,10 +58,10 @@ def mean_forest(
     copies: whether one tree may become several.
     """
     forest, merges = model.forest, merges_of(model)
-    secret = {i for i, name in enumerate(model.reads) if name in model.domain.sensitive}
+    secret = [i for i, name in enumerate(model.reads) if name in model.domain.sensitive]
     source = np.array([column.source for column in forest.columns])
     sources = np.where(forest.column >= 0, source[np.maximum(forest.column, 0)], -1)
-    telling = np.isin(sources, sorted(secret)) | _tells(forest, sources, merges)
+    telling = np.isin(sources, secret) | _tells(forest, sources, merges)
     touched = np.unique(forest.tree_of_node[telling])
     raw = [
         over.people[model.reads[i]].to_numpy() if i in secret else np.full(len(over.people), np.nan)
@@ -69,7 +69,7 @@ def mean_forest(
     ]
     columns = {
         int(place): columns_of(raw, [forest.columns[place]], len(over.people))[0]
-        for place in np.unique(forest.column[np.isin(sources, sorted(secret))])
+        for place in np.unique(forest.column[np.isin(sources, secret)])
     }
     grove = _Grove(forest, merges)
     planting = Planting("the repaired forest", forest.outputs)
@@ -80,15 +80,18 @@ def mean_forest(
         if tree not in touched:
             planting.add(**_as_it_is(forest, nodes))
             continue
-        asked = nodes[np.isin(sources[nodes], sorted(secret))]
-        items = grove.restrictions(nodes, sources, secret, asked, ways(forest, asked, columns), over.weights)
+        asked = nodes[np.isin(sources[nodes], secret)]
+        items = grove.restrictions(nodes, sources, asked, ways(forest, asked, columns), over.weights)
         first, *others = grove.mean(items, copies)
         planting.add(**grove.arrays(first))
         behind += [(tree, grove.arrays(other)) for other in others]
-    origin = list(range(forest.trees))
-    for tree, arrays in _in_rounds(behind, outputs, forest):
+    if outputs is not None and forest.outputs > 1:  # trees of nothing fill up the rounds
+        nothing = (-1, grove.arrays(grove.leaf((0.0,) * forest.outputs)))
+        by_output = [[item for item in behind if outputs[item[0]] == k] for k in range(forest.outputs)]
+        behind = [item for one_round in itertools.zip_longest(*by_output, fillvalue=nothing) for item in one_round]
+    for _, arrays in behind:
         planting.add(**arrays)
-        origin.append(tree)
+    origin = [*range(forest.trees), *(tree for tree, _ in behind)]
     planting.sets = [np.array(numbers) for numbers in grove.sets]
     summation = dataclasses.replace(forest.summation, in_order=forest.summation.in_order and not behind)
     made = planting.forest(forest.names, (*forest.columns, *grove.columns), summation, forest.cut)
@@ -124,21 +127,6 @@ def _as_it_is(forest: Forest, nodes: np.ndarray) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _in_rounds(
-    behind: list[tuple[int, dict[str, Any]]], outputs: Sequence[int] | None, forest: Forest
-) -> Iterable[tuple[int, dict[str, Any]]]:
-    if outputs is None or forest.outputs == 1:
-        return behind
-    nothing = {
-        "column": [-1], "threshold": [0.0], "members": [-1], "left": [-1], "right": [-1], "missing_left": [False],
-        "values": np.zeros((1, forest.outputs)),
-    }  # fmt: skip
-    by_output = [[item for item in behind if outputs[item[0]] == k] for k in range(forest.outputs)]
-    rounds = max(map(len, by_output))
-    filled = [several + [(-1, nothing)] * (rounds - len(several)) for several in by_output]
-    return [item for one_round in zip(*filled, strict=True) for item in one_round]
-
-
 class _TooLarge(Exception):
     pass
 
@@ -155,7 +143,9 @@ class _Grove:
     places: dict[Any, int] = field(default_factory=dict)
     sets: list[tuple[float, ...]] = field(default_factory=list)
     set_places: dict[tuple[float, ...], int] = field(default_factory=dict)
-    columns: list[Any] = field(default_factory=list)
+    columns: list[SplitColumn] = field(default_factory=list)
+    sizes: list[tuple[int, int]] = field(default_factory=list)
+    """Leaves and depth of each node's tree, in which equal parts are not shared."""
     merged: dict[int, int] = field(default_factory=dict)  # by input, the column that splits then read
     budget: int = 0
 
@@ -167,13 +157,7 @@ class _Grove:
     # --- restricting ---
 
     def restrictions(
-        self,
-        nodes: np.ndarray,
-        sources: np.ndarray,
-        secret: set[int],
-        asked: np.ndarray,
-        left: np.ndarray,
-        weights: np.ndarray,
+        self, nodes: np.ndarray, sources: np.ndarray, asked: np.ndarray, left: np.ndarray, weights: np.ndarray
     ) -> list[Item]:
         """One tree restricted to everybody: different restrictions, and how much each counts."""
         ways_left, who = left[:, :1], np.zeros(len(weights), np.int64)
@@ -219,19 +203,15 @@ class _Grove:
         """The split as it goes for the merged feature, with this choice of what stands for each orbit."""
         merge = self.merges[source]
         left = merge_ways(self.forest, node, merge)
-        chosen = merge.chosen(choice)
-        first = merge.chosen(0)
-        numbers = tuple(sorted({float(first[i]) for i in range(len(first)) if left[chosen[i]]}))
+        standing = zip(merge.chosen(0), merge.chosen(choice), strict=True)
+        numbers = tuple(sorted({float(first) for first, chosen in standing if left[chosen]}))
         if source not in self.merged:
             self.merged[source] = len(self.forest.columns) + len(self.columns)
             self.columns.append(merge.column(self.forest.columns[split[0]]))
-        return self.merged[source], 0.0, self._set(numbers), split[3]
-
-    def _set(self, numbers: tuple[float, ...]) -> int:
         if numbers not in self.set_places:
             self.set_places[numbers] = len(self.sets)
             self.sets.append(numbers)
-        return self.set_places[numbers]
+        return self.merged[source], 0.0, self.set_places[numbers], split[3]
 
     # --- averaging ---
 
@@ -239,7 +219,7 @@ class _Grove:
         """The mean of trees: one tree, or several to be added up, if that is smaller."""
         if len(items) == 1:
             return [items[0][1]]
-        leaves, depth = zip(*(self._size(root) for _, root in items), strict=True)
+        leaves, depth = zip(*(self.sizes[root] for _, root in items), strict=True)
         try:
             if sum(depth) > MOST_DEPTH:
                 raise _TooLarge
@@ -305,13 +285,20 @@ class _Grove:
         return root
 
     def _times(self, weight: float, root: int) -> int:
+        """The tree with each leaf times its weight."""
+        below, stack = set[int](), [root]
+        while stack:
+            place = stack.pop()
+            if place not in below:
+                below.add(place)
+                stack += self.nodes[place][1:]
         made: dict[int, int] = {}
-        for place in self._order(root):
-            node = self.nodes[place]
-            if len(node) == 1:
-                made[place] = self.leaf(tuple(weight * value for value in node[0]))
+        for place in sorted(below):  # a node is made after its children
+            first, *children = self.nodes[place]
+            if children:
+                made[place] = self.split(first, *(made[child] for child in children))
             else:
-                made[place] = self.split(node[0], made[node[1]], made[node[2]])
+                made[place] = self.leaf(tuple(weight * value for value in first))
         return made[root]
 
     # --- nodes ---
@@ -327,32 +314,9 @@ class _Grove:
         if node not in self.places:
             self.places[node] = len(self.nodes)
             self.nodes.append(node)
+            below = [self.sizes[child] for child in node[1:]]
+            self.sizes.append((sum(leaves for leaves, _ in below), max(d for _, d in below) + 1) if below else (1, 0))
         return self.places[node]
-
-    def _order(self, root: int) -> list[int]:
-        """All nodes below, each once, children first."""
-        found, stack = list[int](), [root]
-        seen = set[int]()
-        while stack:
-            place = stack.pop()
-            if place in seen:
-                continue
-            seen.add(place)
-            found.append(place)
-            stack += self.nodes[place][1:]
-        return sorted(found)  # a node is made after its children
-
-    def _size(self, root: int) -> tuple[int, int]:
-        """Leaves and depth of a tree in which equal parts are not shared."""
-        made: dict[int, tuple[int, int]] = {}
-        for place in self._order(root):
-            node = self.nodes[place]
-            if len(node) == 1:
-                made[place] = 1, 0
-            else:
-                (a, b), (c, d) = made[node[1]], made[node[2]]
-                made[place] = a + c, max(b, d) + 1
-        return made[root]
 
     def arrays(self, root: int) -> dict[str, Any]:
         """The tree as `Planting` takes it."""

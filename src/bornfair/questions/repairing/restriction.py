@@ -1,4 +1,4 @@
-"""Whose sensitive values is a forest averaged over, and which way does each of its splits send them?
+"""The sensitive values that a forest is averaged over, and which way each of its splits sends them.
 
 A repaired forest is the mean of the forest restricted to each sensitive value. Numbers are taken in cells: between two
 neighbouring cuts of all splits that read them every number goes the same ways, so that one stands for all, with the
@@ -49,9 +49,8 @@ def all_values(model: ForestModel) -> Averaged:
             f"the sensitive features {shown(domain.sensitive)} have {size:,} combinations that the splits tell apart, "
             f"more than the {ENUMERATION_LIMIT:,} that can be averaged; name fewer of them."
         )
-    rows = pd.DataFrame(
-        list(itertools.product(*(values for values, _ in cells))), columns=list(domain.sensitive), dtype=object
-    )
+    people = list(itertools.product(*(values for values, _ in cells)))
+    rows = pd.DataFrame(people, columns=list(domain.sensitive), dtype=object)
     weights = np.array([math.prod(share) for share in itertools.product(*(shares for _, shares in cells))])
     told = " and ".join(f"{_told(feature)} of {feature.name}" for feature in domain.sensitive_features)
     return Averaged(rows.infer_objects(), weights / weights.sum(), f"{told}, each counting the same")
@@ -77,10 +76,7 @@ def _told(feature: Feature) -> str:
 
 def _cells(model: ForestModel, feature: Feature) -> tuple[list[Value], list[float]]:
     """Values of a feature, one for each cell, and the cells' weights."""
-    if not isinstance(feature, NUMERIC):
-        levels = list(feature.levels())
-        return levels, [1 / len(levels)] * len(levels)
-    if feature.kind == "integer" and len(feature.levels()) <= FEW_LEVELS:
+    if not isinstance(feature, NUMERIC) or (feature.kind == "integer" and len(feature.levels()) <= FEW_LEVELS):
         levels = list(feature.levels())
         return levels, [1 / len(levels)] * len(levels)
     ends = [turn for turn in turns_of(model, feature) if feature.low <= turn < feature.high]
@@ -89,8 +85,7 @@ def _cells(model: ForestModel, feature: Feature) -> tuple[list[Value], list[floa
         sizes = np.diff([feature.low - 1, *last]).astype(float)
         return list(last), (sizes / sizes.sum()).tolist()
     highest = [*ends, float(feature.high)]
-    lengths = np.diff([feature.low, *highest])
-    return list(highest), (lengths / (feature.high - feature.low)).tolist()
+    return list(highest), (np.diff([feature.low, *highest]) / (feature.high - feature.low)).tolist()
 
 
 def turns_of(model: ForestModel, feature: NumericFeature) -> list[float]:

@@ -1,10 +1,12 @@
-"""Is this model, whoever made it, fair? One call asks everything: verdict, shares of the domain, people of the data,
-metrics, what gives the sensitive value away, and puts the answers in a report people read.
+"""Audits: one call asks everything about a model and puts the answers in a report.
+
+These are the verdict, shares of the domain, people of the data, metrics, and what gives the sensitive value away.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, get_args
@@ -120,9 +122,12 @@ def audit(
     with Workers.lent(jobs) as workers:
         has_table = people is not None or asking.get("table") is not None
         apart = len(sources) > 1 and workers.jobs > 1 and (send_table or not (workers.is_elsewhere and has_table))
-        one = _One(located(people), {k: located(v) for k, v in asking.items()}, limits, clock.timeout, seed, synthetic)
-        if not apart:  # the first of them may use what is left of the time
-            one = dataclasses.replace(one, timeout=clock, jobs=workers)
+        one = functools.partial(
+            _of_one, people=located(people), asking={name: located(value) for name, value in asking.items()},
+            limits=limits, seed=seed, synthetic=synthetic,
+            # the first of them may use what is left of the time, if they are not asked side by side
+            timeout=clock.timeout if apart else clock, jobs=1 if apart else workers,
+        )  # fmt: skip
         question = {"limits": limits, "seconds": clock.timeout, "seed": seed, "synthetic": synthetic, **asking}
         kept = Kept.of(folder, people if people is not None else asking.get("table"), question)
         found = all_of(sources, one, workers if apart else ALONE, kept, clock)
@@ -134,69 +139,54 @@ def audit(
     return Report(told[0] if len(told) == 1 else parts.Comparison(tuple(told)))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _One:
-    """All that is asked about each model, for whoever asks."""
-
-    people: Any
-    asking: dict[str, Any]
-    limits: tuple[Over | None, Any, int, float]
-    timeout: Timeout
-    seed: int
-    synthetic: bool = False
-    jobs: Jobs = 1
-
-    def __call__(self, model: tuple[str, Any]) -> parts.Document | InputError:
-        """What can be said about one model; an error is a value, so that others are not lost by it."""
-        name, source = model
-        over, favourable, least_people, least_share = self.limits
-        clock = Clock.of(self.timeout)
-        try:
-            asked = Question.within(clock, source, self.people, **self.asking)
-            rules = _rules(asked.countable_model, favourable, least_people, least_share)
-            document = examine(
-                asked, name=name, over=over, rules=rules, timeout=clock, seed=self.seed, jobs=self.jobs,
-                synthetic=self.synthetic,
-            )  # fmt: skip
-        except InputError as error:
-            return error
-        given = self.people if self.asking.get("table") is None else self.asking["table"]
-        return dataclasses.replace(document, examination=examined(source, asked, given))
+def _of_one(
+    model: tuple[str, Any], *, people: Any, asking: dict[str, Any], limits: tuple[Over | None, Any, int, float],
+    timeout: Timeout, seed: int, synthetic: bool, jobs: Jobs,
+) -> parts.Document | InputError:  # fmt: skip
+    """What can be said about one model; an error is a value, so that others are not lost by it."""
+    name, source = model
+    over, *groups = limits
+    clock = Clock.of(timeout)
+    try:
+        asked = Question.within(clock, source, people, **asking)
+        rules = _rules(asked.countable_model, *groups)
+        document = examine(
+            asked, name=name, over=over, rules=rules, timeout=clock, seed=seed, jobs=jobs, synthetic=synthetic
+        )
+    except InputError as error:
+        return error
+    given = people if asking.get("table") is None else asking["table"]
+    return dataclasses.replace(document, examination=examined(source, asked, given))
 
 
 @ends_in_time
 def examine(
     asked: Question,
     *,
-    name: str = "",
-    over: Over | None = None,
-    rules: parts.Favourable | None = None,
-    timeout: Timeout = 60.0,
-    seed: int = 0,
-    jobs: Jobs = None,
-    synthetic: bool = False,
-    say: Say | None = None,
+    name: str,
+    over: Over | None,
+    rules: parts.Favourable,
+    timeout: Timeout,
+    seed: int,
+    jobs: Jobs,
+    synthetic: bool,
 ) -> parts.Document:
     """All that can be said about one model in the given time."""
-    clock = Clock.of(timeout, say)
+    clock = Clock.of(timeout)
     progress = clock.listener or (lambda text: None)
-    model, rows = asked.countable_model, asked.people
-    answers = asked.answers
+    model, rows, answers = asked.countable_model, asked.people, asked.answers
     if over == "data" and rows is None:
         raise InputError("over='data' takes the weights from a table: give a table, or measure over 'uniform'.")
     steady = model.is_steady
     treated = None if rows is None else treatment(model, rows, timeout=clock.part(JUDGING), seed=seed)
     table = 0.0 if rows is None else OF_PEOPLE
     progress("looking for a proof, or for twins who are decided differently")
-    shown = None
-    known = None if synthetic else rows  # among whom twins are looked for
+    verdict = None
     if not model.is_read and treated is not None and steady and not synthetic:
-        shown = shown_by(model, rows, treated)
-    verdict = (
-        shown
-        if shown is not None
-        else decide(model, timeout=clock.part((1 - table) / 2), table=known, jobs=jobs, seed=seed)
-    )
+        verdict = shown_by(model, rows, treated)
+    if verdict is None:
+        known = None if synthetic else rows  # among whom twins are looked for
+        verdict = decide(model, timeout=clock.part((1 - table) / 2), table=known, jobs=jobs, seed=seed)
     _end_if_interrupted(verdict.answer == "undecided" and INTERRUPTED in verdict.reason)
     if verdict.answer == "undecided" and synthetic and steady:
         shown = shown_by_rows(model, rows, treated=treated, timeout=clock.part(JUDGING), seed=seed)
@@ -214,33 +204,28 @@ def examine(
     if rows is not None and treated is not None:
         progress(f"looking at the {len(rows):,} people of the table")
         most = 0 if synthetic else MOST_AFFECTED
-        found |= _of_people(model, rows, treated, answers, rules or _rules(model), most, seed, clock)
+        found |= _of_people(model, rows, treated, answers, rules, most, seed, clock)
         found["gaps"] = asked.gaps
         found["people"] = dataclasses.replace(found["people"], left_out=asked.gaps.left_out)
         if not steady:  # what seems unfair may be noise
             found = {name: value for name, value in found.items() if name not in ("people", "thresholds", "score_gaps")}
             found["metrics"] = dataclasses.replace(found["metrics"], empirical_fairness=None)
     found["influences"] = model.influences()
-    document = _certified(model, verdict)
-    reading = {"Reading": model.note} if model.note else {}
-    if asked.notes:
-        reading[parts.COLUMNS] = " ".join(asked.notes)
+    document, certificate = parts.Document(verdict), getattr(model, "certificate", None)
+    if certificate is not None and certificate.files:  # beside the verdict of now, what was written down
+        document = dataclasses.replace(certificate_document(certificate.to_json(), model.domain), verdict=verdict)
+    making = {**document.making, **model.provenance()}
+    making.pop(parts.OPERATING_POINT, None)  # it may be another one now
     if model.thresholds:
         decides = ", ".join(f"{name} above {share:g}" for name, share in model.thresholds.items())
-        reading = {parts.OPERATING_POINT: f"It decides {decides}, not at ½.", **reading}
+        making[parts.OPERATING_POINT] = f"It decides {decides}, not at ½."
+    making |= {"Reading": model.note} if model.note else {}
+    making |= {parts.COLUMNS: " ".join(asked.notes)} if asked.notes else {}
     found["shows"] = people_shown(verdict, found.get("people"))
-    return dataclasses.replace(
-        document, model=name, domain=DomainFacts.of(model.domain),
-        making={**_without_point(document.making), **model.provenance(), **reading}, **found,
-    )  # fmt: skip
+    return dataclasses.replace(document, model=name, domain=DomainFacts.of(model.domain), making=making, **found)
 
 
-def _without_point(making: Mapping[str, str]) -> dict[str, str]:
-    """What a certificate says of how a model was made; the operating point may be another one now."""
-    return {name: text for name, text in making.items() if name != parts.OPERATING_POINT}
-
-
-def _rules(model: Countable, asked: Any = None, people: int = 30, share: float = 0.02) -> parts.Favourable:
+def _rules(model: Countable, asked: Any, people: int, share: float) -> parts.Favourable:
     label, classes = model.domain.label, model.class_names
     position, inferred = favourable_class("" if label is None else label.name, classes, asked)
     return parts.Favourable(plain_value(classes[position]), inferred, people, share)
@@ -274,10 +259,9 @@ def _of_everybody(
         found["shares"] = dataclasses.replace(shares, over="data")
     if weights is None or over is None:
         progress("measuring how much of the domain is treated fairly, every combination of values counted alike")
-        found["shares" if weights is None else "uniform"] = domain_shares(
-            model, timeout=measuring.part(), jobs=jobs, seed=seed
-        )
-        _end_if_interrupted(found["shares" if weights is None else "uniform"].interrupted)
+        shares = domain_shares(model, timeout=measuring.part(), jobs=jobs, seed=seed)
+        _end_if_interrupted(shares.interrupted)
+        found["shares" if weights is None else "uniform"] = shares
     if found["shares"].certified < 1:
         groups = affected_groups(model, most=MOST_GROUPS, seed=seed, marginals=weights, timeout=clock)
         found["groups"] = tuple(groups)
@@ -288,14 +272,6 @@ def _end_if_interrupted(interrupted: bool) -> None:
     """A single question answers with what it knows when it is interrupted; an audit does not go on to the next."""
     if interrupted:
         raise KeyboardInterrupt
-
-
-def _certified(model: Countable, verdict: Verdict) -> parts.Document:
-    """The verdict of now, beside what the certificate says, if the model has one that was written down."""
-    certificate = getattr(model, "certificate", None)
-    if certificate is None or not certificate.files:
-        return parts.Document(verdict)
-    return dataclasses.replace(certificate_document(certificate.to_json(), model.domain), verdict=verdict)
 
 
 # --- about the people of a table ---
@@ -317,9 +293,12 @@ def _of_people(
     good = model.class_names.index(rules.decision)
     judged = np.arange(len(rows)) if model.is_read else treated.rows  # others were not asked about
     truth = None if answers is None else answers[judged]
-    found: dict[str, Any] = {
-        "people": people_of(model, rows, most, treated=treated, timeout=clock.part(0.5)),
-        **_of_scores(model, treated),
+    found: dict[str, Any] = {"people": people_of(model, rows, most, treated=treated, timeout=clock.part(0.5))}
+    if model.shows_scores:  # else a model is only asked
+        if model.decides_by_probability(Decided(treated.decided, treated.scores)):
+            found["thresholds"] = threshold_curve(model, treated.scores)
+        found["score_gaps"] = _gaps(treated.scores)
+    found |= {
         "metrics": parts.Metrics(
             **right or {"rows": len(rows)}, on=TABLE, empirical_fairness=float(np.mean(treated.fair))
         ),
@@ -330,15 +309,6 @@ def _of_people(
     if len(rows) >= LEAST_ROWS_FOR_PROXIES:
         found |= _proxies(model, rows, seed, clock)
     return found
-
-
-def _of_scores(model: Countable, treated: Treatment) -> dict[str, Any]:
-    """What scores show; nothing where a model that is only asked shows none, or does not decide by them."""
-    if not model.shows_scores:
-        return {}
-    if not model.decides_by_probability(Decided(treated.decided, treated.scores)):
-        return {"score_gaps": _gaps(treated.scores)}
-    return {"thresholds": threshold_curve(model, treated.scores), "score_gaps": _gaps(treated.scores)}
 
 
 def _gaps(outputs: np.ndarray) -> parts.Histogram | None:
@@ -363,10 +333,7 @@ def _against_truth(
         names = [name for name in model.domain.sensitive if name in rows.columns]
         scored = asked & rows[names].notna().all(axis=1).to_numpy()
     shown = _shown_probabilities(model, rows, treated, scored)
-    found: dict[str, Any] = {
-        **metrics.quality(truth, ours),
-        "rows": int(asked.sum()),
-    }
+    found: dict[str, Any] = {**metrics.quality(truth, ours), "rows": int(asked.sum())}
     if shown is not None:
         found["auc"] = metrics.auc(classes[answers[scored]], shown, classes)
         found |= reliability_of(shown, answers[scored], classes)

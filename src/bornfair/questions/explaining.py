@@ -1,5 +1,4 @@
-"""Is this one person treated as all their twins, and those around them? Which versions are decided otherwise, and what
-would undo it?
+"""Explanations of one person: whether they, and those around them, are treated as their twins, and what would undo it.
 
 One person is a part of the domain like any other: the verifier is asked about them (`decide(among=…)`), so that what is
 said of them is proven, disproven or undecided in the arithmetics named, and twins are replayed on what ships.
@@ -181,31 +180,35 @@ def explain(
     who = person_of_domain(about.domain, given, about.fills, strict=strict)
     alone = limits_around(about.domain, who.shared, {})
     near = None if not within else limits_around(about.domain, who.shared, within)
-    if clock.listener is not None:
-        clock.listener("asking about the person")
+    say = clock.listener or (lambda text: None)
+    say("asking about the person")
     verdict = decide(about, among=alone, timeout=clock if near is None else clock.part(OF_PERSON), seed=seed)
-    looked = _look(about, who, most)
-    if looked.twins is not None:
-        verdict = _shown_by(about, looked.twins, verdict)
+    looked, twins, notes = _look(about, who, most)
+    if twins is not None:
+        verdict = _shown_by(about, twins, verdict)
     undo = _undone(about, who, clock, seed) if verdict.answer == "falsified" and isinstance(about, Countable) else None
     around = None
     if near is not None:
-        if clock.listener is not None:
-            clock.listener("asking about everybody near the person")
-        around = _around(about, near, verdict, clock, seed)
+        say("asking about everybody near the person")
+        if verdict.answer == "falsified":  # who is near themselves may have shown it already
+            around = dataclasses.replace(verdict, reason=f"the person is one of them: {verdict.reason}")
+        else:
+            around = decide(about, among=near, timeout=clock.part(), seed=seed)
     real = asked.people is not None and ComparedRows(about.domain, asked.people).hold([who.shared])
     if around is not None:
         around = with_people_of(about, around, asked.people, synthetic=synthetic, within=near, timeout=clock, seed=seed)
-    verdict = with_people_of(about, verdict, asked.people)
     asked_of = {**whole_domain(about.domain).limits, **(near or {})}
-    notes = [f"'{name}' is not given; it is filled in as the model fills it in" for name in who.filled]
-    notes += [*looked.notes, *asked.notes]
-    if real:
-        notes.append(HIDDEN_PERSON if synthetic else REAL_PERSON)
+    filled = [f"'{name}' is not given; it is filled in as the model fills it in" for name in who.filled]
     found = Explanation(
-        who, looked.decision, looked.probabilities, verdict, looked.versions, looked.otherwise, looked.differing, undo,
-        around, None if near is None else {name: asked_of[name] for name in within or {}}, tuple(notes), clock.spent,
-    )  # fmt: skip
+        person=who,
+        verdict=with_people_of(about, verdict, asked.people),
+        **looked,
+        undo=undo,
+        around=around,
+        neighbourhood=None if near is None else {name: asked_of[name] for name in within or {}},
+        notes=(*filled, *notes, *asked.notes, *([HIDDEN_PERSON if synthetic else REAL_PERSON] if real else [])),
+        seconds=clock.spent,
+    )
     return found.without_person() if real and synthetic else found
 
 
@@ -237,29 +240,20 @@ def _given(
 # --- the person as each version ---
 
 
-@dataclass(frozen=True)
-class _Looked:
-    decision: Value | None = None
-    probabilities: dict[str, float] | None = None
-    versions: int | None = None
-    otherwise: int = 0
-    differing: tuple[Version, ...] = ()
-    twins: tuple[Raw, Raw] | None = None
-    notes: tuple[str, ...] = ()
-
-
-def _look(model: Decider, who: Person, most: int) -> _Looked:
-    """Decide the person as they are, and as every version that can be listed, by what ships."""
+def _look(model: Decider, who: Person, most: int) -> tuple[dict[str, Any], tuple[Raw, Raw] | None, list[str]]:
+    """Decide the person as they are, and as every version that can be listed, by what ships: what is said of that in
+    the explanation, the person and their nearest version that is decided otherwise, and notes.
+    """
     domain, known = model.domain, set(model.domain.sensitive) <= who.sensitive.keys()
     own = [{name: who.values[name] for name in domain.names}] if known else []
     versions = model.listed_versions()
     listed = [] if versions is None else [v for v in range(versions.size) if versions.exists(who.shared, v)]
     others = [] if versions is None else [versions.of(who.shared, v) for v in listed]
-    all_of_them = [*own, *others]
-    everyone = pd.DataFrame(all_of_them, columns=list(domain.names))
-    if not all_of_them:
-        return _Looked(notes=("the versions of a person are too many to be listed",))
-    names, seen = model.class_names, model.described(everyone)
+    everybody = [*own, *others]
+    found: dict[str, Any] = dict.fromkeys(("decision", "probabilities", "versions")) | {"otherwise": 0, "differing": ()}
+    if not everybody:
+        return found, None, ["the versions of a person are too many to be listed"]
+    names, seen = model.class_names, model.described(pd.DataFrame(everybody, columns=list(domain.names)))
     decided, scores, shares = seen.classes, seen.ranked(len(names)), seen.probabilities
 
     def described(i: int) -> dict[str, float] | None:
@@ -268,27 +262,29 @@ def _look(model: Decider, who: Person, most: int) -> _Looked:
         return {str(name): float(share) for name, share in zip(names, shares[i], strict=True)}
 
     first = int(decided[0]) if known else int(np.bincount(decided).argmax())
-    apart = [i for i in range(len(own), len(everyone)) if decided[i] != first]
-    base = 0 if known else next(i for i in range(len(everyone)) if decided[i] == first)
-    mine = all_of_them[base]
+    apart = [i for i in range(len(own), len(everybody)) if decided[i] != first]
+    base = 0 if known else next(i for i in range(len(everybody)) if decided[i] == first)
+    mine = everybody[base]
     changed = {
-        i: {name: (mine[name], value) for name, value in all_of_them[i].items() if mine[name] != value} for i in apart
+        i: {name: (mine[name], value) for name, value in everybody[i].items() if mine[name] != value} for i in apart
     }
     far = np.abs(scores - scores[base]).max(axis=1)
     order = sorted(apart, key=lambda i: (len(changed[i]), -float(far[i]), i))
-    found = [
-        Version(changed[i], plain_value(names[decided[i]]), tuple(map(float, scores[i])), described(i))
-        for i in order[:most]
-    ]
     notes = [] if versions is not None else ["the versions of the person are too many to be listed"]
     if model.some_values_only:
         real = " and ".join(domain.real_sensitive)
         notes.append(f"of {real}, some values are listed; the verdict is about every value")
-    twins = (mine, all_of_them[order[0]]) if order else None
-    return _Looked(
-        plain_value(names[first]) if known else None, described(0) if known else None,
-        None if versions is None else len(others), len(apart), tuple(found), twins, tuple(notes),
-    )  # fmt: skip
+    found = {
+        "decision": plain_value(names[first]) if known else None,
+        "probabilities": described(0) if known else None,
+        "versions": None if versions is None else len(others),
+        "otherwise": len(apart),
+        "differing": tuple(
+            Version(changed[i], plain_value(names[decided[i]]), tuple(map(float, scores[i])), described(i))
+            for i in order[:most]
+        ),
+    }
+    return found, (mine, everybody[order[0]]) if order else None, notes
 
 
 def _shown_by(model: Decider, twins: tuple[Raw, Raw], found: Verdict) -> Verdict:
@@ -315,10 +311,3 @@ def _undone(model: Countable, who: Person, clock: Clock, seed: int) -> dict[str,
     changed = who.shared | {name: values[1] for name, values in found["changes"].items()}
     after = decide(model, among=limits_around(model.domain, changed, {}), timeout=clock.part(UNDONE), seed=seed)
     return found | {"proven": bool(after)}
-
-
-def _around(model: Decider, near: Any, person: Verdict, clock: Clock, seed: int) -> Verdict:
-    """Whether everybody near is treated as their twins; who is near themselves may have shown it already."""
-    if person.answer == "falsified":
-        return dataclasses.replace(person, reason=f"the person is one of them: {person.reason}")
-    return decide(model, among=near, timeout=clock.part(), seed=seed)

@@ -1,12 +1,9 @@
-"""What does the certificate say, for somebody who does not read JSON? The page that lies in every bundle.
-
-It proves nothing: it repeats certificate.json and domain.json in words and says how to check them.
-"""
+"""The page in every bundle: it repeats certificate.json and domain.json in words and says how to check them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from bornfair.core.errors import InputError
@@ -100,28 +97,21 @@ def _making(certificate: dict[str, Any]) -> Iterator[tuple[str, str]]:
         decides = ", ".join(f"{name} above {value_text(share)}" for name, share in thresholds.items())
         yield OPERATING_POINT, f"It decides {decides}, not at ½."
     if start or "epochs_run" in training:
-        yield "Start", _start(start.get("attempts", []))
+        told = "The network training began with was not proven fair."
+        if attempts := start.get("attempts", []):
+            proof, drawn = attempts[-1].get("proof", "unknown"), count(len(attempts), "network")
+            told = f"Proven fair before training began ({proof} proof; {drawn} drawn)."
+        yield "Start", told
     if response:
-        yield "Sensitive values in training", _response(response)
+        told = str(mode := response.get("mode"))
+        if mode in RESPONSES:
+            gamma, draws = response.get("gamma", 0.0), response.get("draws", 1)
+            told = RESPONSES[mode].format(gamma=f"γ = {gamma:g}", draws=count(draws, "draw"))
+        yield "Sensitive values in training", told
     if "local_privacy" in response:
         yield "Privacy of the sensitive values", response["local_privacy"]
     if training:
         yield from _training(training)
-
-
-def _start(attempts: Sequence[dict[str, Any]]) -> str:
-    if not attempts:
-        return "The network training began with was not proven fair."
-    proof, drawn = attempts[-1].get("proof", "unknown"), count(len(attempts), "network")
-    return f"Proven fair before training began ({proof} proof; {drawn} drawn)."
-
-
-def _response(response: dict[str, Any]) -> str:
-    mode = response.get("mode")
-    if mode not in RESPONSES:
-        return str(mode)
-    gamma, draws = response.get("gamma", 0.0), response.get("draws", 1)
-    return RESPONSES[mode].format(gamma=f"γ = {gamma:g}", draws=count(draws, "draw"))
 
 
 def _training(training: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -132,13 +122,10 @@ def _training(training: dict[str, Any]) -> Iterator[tuple[str, str]]:
     known = ("optimiser", "learning_rate", "schedule", "batch_size", "seed")
     if settings := [f"{name.replace('_', ' ')} {value_text(plan[name])}" for name in known if name in plan]:
         yield "Settings", ", ".join(settings)
-    line = training.get("calibrated")
-    if isinstance(line, dict):
+    if isinstance(line := training.get("calibrated"), dict):
         rows = count(line.get("rows", 0), "row")
-        yield (
-            "Probabilities",
-            f"Calibrated by a rising line through the scores, fitted on {rows} kept for early stopping.",
-        )
+        fitted = f"Calibrated by a rising line through the scores, fitted on {rows} kept for early stopping."
+        yield "Probabilities", fitted
     record: dict[str, Any] = next((one for one in training.get("history", []) if one.get("epoch") == best), {})
     if record.get("validation_accuracy") is not None and "measured" not in training:
         yield "Accuracy on validation rows, which said when to stop", percent(record["validation_accuracy"])

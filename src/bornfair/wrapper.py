@@ -167,16 +167,17 @@ class FairWrapper(TableClassifier):
         from sklearn.pipeline import Pipeline
         from sklearn.preprocessing import OneHotEncoder
 
-        levels = [_array(feature.levels()) for feature in texts]
+        levels = [np.array(feature.levels(), object) for feature in texts]
         hot = OneHotEncoder(categories=levels, handle_unknown="ignore", sparse_output=False)
         encoder = ColumnTransformer([("categories", hot, [f.name for f in texts])], remainder="passthrough")
         return Pipeline([("encoding", encoder), *getattr(inner, "steps", [("estimator", inner)])])
 
     def _numbered(self, inner: Any) -> dict[str, Any]:
         """Parameters that name a class, for an estimator that is told the classes' numbers."""
-        named = {name: value for name, value in inner.get_params().items() if name.split("__")[-1] == "pos_label"}
-        given = {name: value for name, value in named.items() if value is not None}
-        return {name: int(self._class_indices(np.array([value]))[0]) for name, value in given.items()}
+        return {
+            name: int(self._class_indices(np.array([value]))[0]) for name, value in inner.get_params().items()
+            if name.split("__")[-1] == "pos_label" and value is not None
+        }  # fmt: skip
 
     def _weights(self, inner: Any, sample_weight: Any, count: int) -> dict[str, Any]:
         weights = _check_sample_weight(sample_weight, np.zeros((count, 1)))
@@ -503,9 +504,3 @@ def _some_rows(table: pd.DataFrame) -> pd.DataFrame:
     gappy = table[table.isna().any(axis=1)]
     parts = [part.sample(min(KEPT_ROWS, len(part)), random_state=0) for part in (table, gappy)]
     return pd.concat(parts, ignore_index=True)
-
-
-def _array(levels: Sequence[Any]) -> np.ndarray:
-    found = np.empty(len(levels), object)
-    found[:] = list(levels)
-    return found

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -106,11 +106,11 @@ class Layout:
             feature.name: _coded(feature, encoding, survey.columns[feature.name])
             for feature in encoding.domain.free_features
         }
-        widths = {name: encoding.free_vector[name].width for name in self.fields}
+        self.widths = {name: encoding.free_vector[name].width for name in self.fields}
         self.bytes_ = [name for name, one in self.fields.items() if one is not None and one.dtype is np.uint8]
         self.words = [name for name, one in self.fields.items() if one is not None and one.dtype is np.uint16]
         self.numbers = [name for name, one in self.fields.items() if one is None]
-        self.number_width = sum(widths[name] for name in self.numbers)
+        self.number_width = sum(self.widths[name] for name in self.numbers)
         label = encoding.domain.label
         assert label is not None
         self.class_dtype = np.uint8 if len(label.classes) <= 256 else np.uint16
@@ -145,7 +145,7 @@ class Layout:
         found, start = [], 0
         for name, coded in self.fields.items():
             if coded is None:
-                width = self.encoding.free_vector[name].width
+                width = self.widths[name]
                 found.append(rows["numbers"][:, start : start + width])
                 start += width
             else:
@@ -159,7 +159,7 @@ class Layout:
         """
         knots = iter((None,) * self.encoding.free_width if embedding is None else embedding.knots)
         found: list[dict[str, np.ndarray]] = []
-        for coded, width in zip(self.fields.values(), self._widths, strict=True):
+        for coded, width in zip(self.fields.values(), self.widths.values(), strict=True):
             own = Embedding(tuple(next(knots) for _ in range(width)))
             if coded is not None:
                 found.append({"byte" if coded.dtype is np.uint8 else "word": own.columns(coded.free)})
@@ -170,10 +170,6 @@ class Layout:
                 else:
                     found.append({"low": ends[:-1], "high": ends[1:]})
         return found
-
-    @property
-    def _widths(self) -> list[int]:
-        return [self.encoding.free_vector[name].width for name in self.fields]
 
     def digest(self) -> str:
         facts = json.dumps([self.encoding.to_json(), self.encoding.domain.text(), str(self.record)])
@@ -250,6 +246,34 @@ def made(
     check: raises InputError if the table changed meanwhile.
     """
     mark = hashlib.sha256(json.dumps([mark, layout.digest(), target, vars(shares), seed]).encode()).hexdigest()
+    label = layout.encoding.domain.label
+    assert label is not None
+    names = label.classes
+
+    def encoded() -> dict[str, Any]:
+        """Write the rows; what is noted of them."""
+        digests = [hashlib.sha256() for _ in PARTS]
+        counts, classes = dict.fromkeys(PARTS, 0), {part: np.zeros(len(names), np.int64) for part in PARTS}
+        with told_of_rows(folder), contextlib.ExitStack() as stack:
+            (folder / DONE).unlink(missing_ok=True)
+            files = [stack.enter_context(private_file(folder / f"{part}.rows")) for part in PARTS]
+            for batch in batches():
+                table, where = batch.table, shares.parts(batch.addresses, seed)
+                answered = table[target].notna().to_numpy()
+                positions = class_positions(table.loc[answered, target], names)
+                rows = layout.encode(table[answered] if not answered.all() else table, positions)
+                for number, part in enumerate(PARTS):
+                    own = rows[where[answered] == number]
+                    content = own.tobytes()
+                    files[number].write(content)
+                    digests[number].update(content)
+                    counts[part] += len(own)
+                    classes[part] += np.bincount(own["class"], minlength=len(names))
+                if told is not None:
+                    told(len(table))
+        facts = {"mark": mark, "counts": counts, "classes": {part: own.tolist() for part, own in classes.items()}}
+        return facts | {"digest": _digest(facts, digests)}
+
     with told_of_rows(folder):
         private_folder(folder)
         lock = Lock(folder / LOCK, shared=True)
@@ -262,7 +286,10 @@ def made(
     try:
         found = _found(folder, layout, mark, lock)
         if found is None:
-            found = _made(folder, layout, batches, target, shares, mark, seed, told, check, lock)
+            facts = encoded()
+            check()
+            write_atomically(folder / DONE, json.dumps(facts), private=True)
+            found = Cache(folder, layout, facts["counts"], facts["classes"], mark, lock)
         with told_of_rows(folder):
             lock.share()
     except BaseException:
@@ -285,50 +312,6 @@ def told_of_rows(folder: Path) -> Iterator[None]:
             f"cannot keep the encoded table in '{folder}': {error.strerror or error}; name a place with room for it "
             "(--cache)."
         ) from error
-
-
-def _made(
-    folder: Path,
-    layout: Layout,
-    batches: Callable[[], Iterable[Batch]],
-    target: str,
-    shares: RowShares,
-    mark: str,
-    seed: int,
-    told: Callable[[int], None] | None,
-    check: Callable[[], None],
-    lock: Lock,
-) -> Cache:
-    label = layout.encoding.domain.label
-    assert label is not None
-    digests = [hashlib.sha256() for _ in PARTS]
-    counts, classes = dict.fromkeys(PARTS, 0), {part: [0] * len(label.classes) for part in PARTS}
-    with told_of_rows(folder):
-        (folder / DONE).unlink(missing_ok=True)
-        files: list[IO[bytes]] = [private_file(folder / f"{part}.rows") for part in PARTS]
-        try:
-            for batch in batches():
-                table, where = batch.table, shares.parts(batch.addresses, seed)
-                answered = table[target].notna().to_numpy()
-                positions = class_positions(table.loc[answered, target], label.classes)
-                rows = layout.encode(table[answered] if not answered.all() else table, positions)
-                for number, part in enumerate(PARTS):
-                    own = rows[where[answered] == number]
-                    content = own.tobytes()
-                    files[number].write(content)
-                    digests[number].update(content)
-                    counts[part] += len(own)
-                    for place, count in enumerate(np.bincount(own["class"], minlength=len(label.classes)).tolist()):
-                        classes[part][place] += count
-                if told is not None:
-                    told(len(table))
-        finally:
-            for file in files:
-                file.close()
-    check()
-    facts = {"mark": mark, "counts": counts, "classes": classes}
-    write_atomically(folder / DONE, json.dumps({**facts, "digest": _digest(facts, digests)}), private=True)
-    return Cache(folder, layout, counts, classes, mark, lock)
 
 
 def _digest(facts: dict[str, Any], rows: Sequence[Any]) -> str:

@@ -21,7 +21,7 @@ from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
-from bornfair.verification.milp import network, search
+from bornfair.verification.milp import network, program
 from bornfair.verification.milp.encoding import (
     Copies,
     reach_of,
@@ -32,8 +32,7 @@ from bornfair.verification.milp.encoding import (
     write_margin,
 )
 from bornfair.verification.milp.network import Change, decide_by_milp, largest_change
-from bornfair.verification.milp.program import Claim, Draft, Judge, Program, ask_highs, safe_minimum
-from bornfair.verification.milp.search import ProgramTree
+from bornfair.verification.milp.program import Claim, Draft, Judge, Program, ProgramTree, ask_highs, safe_minimum
 from bornfair.verification.replay import exact_input
 from bornfair.verification.twin_question import TwinQuestion
 from oracle import everybody
@@ -203,7 +202,7 @@ def test_a_program_that_allows_nobody_proves_nothing(monkeypatch: pytest.MonkeyP
 def test_the_word_of_highs_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "EXHAUSTIVE_WORK", 0)
     monkeypatch.setattr(ProgramTree, "grow", lambda *_: None)
-    monkeypatch.setattr(search, "ask_highs", lambda *_: Claim(5.0, 5.0, ended=True))
+    monkeypatch.setattr(program, "ask_highs", lambda *_: Claim(5.0, 5.0, ended=True))
     for seed in range(6):
         verdict = decide_by_milp(random_model(seed, DOMAINS["two values"], "normal"), timeout=5)
         assert verdict.engine != "milp" or verdict.answer == "undecided"
@@ -218,7 +217,7 @@ def test_a_solver_that_lies_about_people_is_caught(monkeypatch: pytest.MonkeyPat
         judge(program.upper)  # not even one category each
         return Claim(-1.0, -1.0, ended=True)
 
-    monkeypatch.setattr(search, "ask_highs", lie)
+    monkeypatch.setattr(program, "ask_highs", lie)
     for seed in range(6):
         model = random_model(seed, DOMAINS["three values"], "normal")
         verdict = decide_by_milp(model, timeout=5)

@@ -16,7 +16,7 @@ from bornfair.models.network.activations import sigmoid
 from bornfair.models.network.bounds.exact import exact_decisions, exact_scores, fractions
 from bornfair.models.network.network import Layer, Network
 from bornfair.proof.bundle import FairModel
-from bornfair.verification.milp import search
+from bornfair.verification.milp import program
 from bornfair.verification.milp.probability import change_of_probability, largest_probability_change, pieces
 from bornfair.verification.milp.program import Claim
 from bornfair.verification.replay import exact_input
@@ -77,7 +77,7 @@ def test_no_time_and_a_lying_solver_leave_the_bound_sound(seed, monkeypatch):
     def no_change_at_all(program, cost, seconds, seed, judge, cutoff):
         return Claim(0.0, 0.0, ended=True)
 
-    monkeypatch.setattr(search, "ask_highs", no_change_at_all)
+    monkeypatch.setattr(program, "ask_highs", no_change_at_all)
     model = random_model(seed)
     for timeout in (0.01, 0.5):
         assert largest_probability_change(model, timeout=timeout).high >= true_change(model) - ROUNDING

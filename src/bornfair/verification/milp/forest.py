@@ -26,8 +26,7 @@ from bornfair.models.verdict import Verdict, undecided
 from bornfair.verification.cells import shown_twins
 from bornfair.verification.frontier import TOO_CLOSE
 from bornfair.verification.milp.encoding import MOST_VALUES, PAIRS
-from bornfair.verification.milp.program import Draft, exponent_of, scaled
-from bornfair.verification.milp.search import CLOSE, Box, Hunt, ProgramTree, search
+from bornfair.verification.milp.program import CLOSE, Box, Draft, Hunt, ProgramTree, exponent_of, scaled, search
 from bornfair.verification.replay import falsified
 
 ENGINE = "milp"

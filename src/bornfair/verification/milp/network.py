@@ -26,8 +26,19 @@ from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value, unknown_column
 from bornfair.people.twins.versions import Versions, require_flip_only
 from bornfair.verification.milp.encoding import MOST_VALUES, Copies, reaches, write_copies, write_margin
-from bornfair.verification.milp.program import Claim, Cutoff, NoProgram, Program, ask_highs
-from bornfair.verification.milp.search import CLOSE, Box, Hunt, ProgramTree, bound_largest, search
+from bornfair.verification.milp.program import (
+    CLOSE,
+    Box,
+    Claim,
+    Cutoff,
+    Hunt,
+    NoProgram,
+    Program,
+    ProgramTree,
+    ask_highs,
+    bound_largest,
+    search,
+)
 from bornfair.verification.replay import exact_input, falsified, replay
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion, unknown_to_solvers
 

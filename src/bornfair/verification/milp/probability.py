@@ -26,8 +26,7 @@ from bornfair.verification.milp.network import (
     NetworkTree,
     largest_change,
 )
-from bornfair.verification.milp.program import NoProgram
-from bornfair.verification.milp.search import bound_largest
+from bornfair.verification.milp.program import NoProgram, bound_largest
 from bornfair.verification.replay import exact_input
 from bornfair.verification.twin_question import Person, Sensitive
 

@@ -7,6 +7,7 @@ neurons is one of some 20 and 10.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -26,16 +27,6 @@ class AliveLayer(NamedTuple):
     bias_size: np.ndarray
     reach: np.ndarray
 
-    def times(self, matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The product of the weights, or of another such matrix, with values [inputs, …, items]."""
-        if matrix.ndim == 2:
-            return (matrix @ values.reshape(len(values), -1)).reshape(len(matrix), *values.shape[1:])
-        if values.ndim == 2:
-            return np.einsum("jki,ki->ji", matrix, values)
-        # Item by item, so that BLAS multiplies: it gains more than turning the arrays costs.
-        one, other = (np.ascontiguousarray(np.moveaxis(part, 2, 0)) for part in (matrix, values))
-        return np.ascontiguousarray(np.moveaxis(one @ other, 0, 2))
-
     def back(self, rows: np.ndarray) -> np.ndarray:
         """Rows [..., outputs, items] on the outputs, as rows [..., inputs, items] on the inputs."""
         if self.weight.ndim == 3:
@@ -45,15 +36,16 @@ class AliveLayer(NamedTuple):
         return np.stack([self.weight.T @ row for row in rows])
 
 
-class First(NamedTuple):
-    """The first layer as one view sees it: [neurons, columns], or [neurons, columns, boxes] of those that are alive."""
-
-    weight: np.ndarray
-    weight_size: np.ndarray
-
-    def sums(self, matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The product of some columns of a matrix [neurons, columns(, boxes)] with values [columns, boxes]."""
-        return matrix @ values if matrix.ndim == 2 else np.einsum("kci,ci->ki", matrix, values)
+def product(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """A matrix [outputs, inputs], or one for each item [outputs, inputs, items], times values [inputs, …, items]."""
+    if matrix.ndim == 2:
+        flat = values.reshape(len(values), math.prod(values.shape[1:]))  # also where there are no inputs
+        return (matrix @ flat).reshape(len(matrix), *values.shape[1:])
+    if values.ndim == 2:
+        return np.einsum("jki,ki->ji", matrix, values)
+    # Item by item, so that BLAS multiplies: it gains more than turning the arrays costs.
+    one, other = (np.ascontiguousarray(np.moveaxis(part, 2, 0)) for part in (matrix, values))
+    return np.ascontiguousarray(np.moveaxis(one @ other, 0, 2))
 
 
 class Picked:
@@ -86,11 +78,13 @@ class Picked:
     def _rows(self, i: int) -> np.ndarray | None:
         return self.rows[i] if i < len(self.hidden) else None
 
-    def first(self, at: int) -> First:
+    def first(self, at: int) -> list[np.ndarray]:
+        """The weights of the first layer as one view sees it, and their sizes: [neurons, columns], or [neurons,
+        columns, boxes] of those that are alive.
+        """
         layer, rows = self.arrays.layers[0], self._rows(0)
-        if rows is None:
-            return First(layer.weight[at], layer.weight_size[at])
-        return First(*(part[at][rows].transpose(0, 2, 1) for part in (layer.weight, layer.weight_size)))
+        both = layer.weight[at], layer.weight_size[at]
+        return [part if rows is None else part[rows].transpose(0, 2, 1) for part in both]
 
     def layer(self, i: int) -> AliveLayer:
         """Layer i, after the first."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bornfair.models.network.bounds.alive import Picked
+from bornfair.models.network.bounds.alive import Picked, product
 from bornfair.models.rounding import FLOOR
 
 if TYPE_CHECKING:
@@ -167,15 +167,14 @@ class ReluPass:
         for view in range(self.views):
             at = view if layer.weight.shape[0] > 1 else 0
             if at == view:
-                first = picked.first(at)
-                weight, weight_size = first.weight, first.weight_size
+                weight, weight_size = picked.first(at)
                 term = self.nodes.terms(weight, radius, self.high)
                 table = self.nodes.of_terms(term)
-                middle = first.sums(weight[:, numbers], centre)
-                size = first.sums(weight_size[:, numbers], furthest)
+                middle = product(weight[:, numbers], centre)
+                size = product(weight_size[:, numbers], furthest)
                 for group in variables.groups:
                     size = size + weight_size[:, group].max(axis=1).reshape(len(weight), -1)
-                pad = first.sums(np.abs(weight[:, numbers]), self.arrays.pad[numbers, None])
+                pad = product(np.abs(weight[:, numbers]), self.arrays.pad[numbers, None])
             tables.append(table)
             terms.append(term)
             pads.append(np.broadcast_to(2 * pad + picked.of_neurons(around[view]), middle.shape))
@@ -256,15 +255,15 @@ class ReluPass:
         """Bounds of W h + b: the sum and the difference of both bounds need one product each."""
         layer = self.weights[i - 1]
         weight, size = layer.weight, np.abs(layer.weight)
-        both = layer.times(weight, raised.table + lowered.table)
-        apart = layer.times(size, raised.table - lowered.table)
-        both_c = layer.times(weight, raised.constant + lowered.constant)
-        apart_c = layer.times(size, raised.constant - lowered.constant)
+        both = product(weight, raised.table + lowered.table)
+        apart = product(size, raised.table - lowered.table)
+        both_c = product(weight, raised.constant + lowered.constant)
+        apart_c = product(size, raised.constant - lowered.constant)
         reach = np.maximum(self.tops[-1], 0.0)
         weight_size = np.abs(layer.weight_size)
-        executed = layer.times(weight_size, reach) + layer.bias_size
+        executed = product(weight_size, reach) + layer.bias_size
         sizes = self.sizes[-1] + self._affine_size if self.affine else self.sizes[-1]
-        own = layer.times(weight_size, 4 * sizes + reach) + layer.bias_size
+        own = product(weight_size, 4 * sizes + reach) + layer.bias_size
         error = self._error(i, executed, own, reach.sum(axis=0))
         bias = layer.bias
         if len(self.tops) < i + 1 and self.affine and i < len(self.arrays.layers) - 1:
@@ -283,12 +282,12 @@ class ReluPass:
         if i == 1:
             self._spreads: list[tuple[np.ndarray, np.ndarray]] = []
             self._affine_error, self._affine_size = self.errors[0] + self.pad, self.sizes[0]
-        self._terms = layer.times(layer.weight, slope[:, None] * self._terms)
-        self._middle = layer.times(layer.weight, slope * self._middle + lift / 2) + layer.bias
+        self._terms = product(layer.weight, slope[:, None] * self._terms)
+        self._middle = product(layer.weight, slope * self._middle + lift / 2) + layer.bias
         spreads = []
         for matrix, radius in self._spreads:
             moved = slope[:, None] * (matrix if matrix.ndim == 3 else matrix[:, :, None])
-            spreads.append((layer.times(layer.weight, moved), radius))
+            spreads.append((product(layer.weight, moved), radius))
         # Each layer's own rounding is one more free term of its sums.
         spreads.append((layer.weight, slope * self._affine_error + lift / 2))
         self._spreads = spreads

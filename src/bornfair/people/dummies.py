@@ -62,7 +62,7 @@ def dummy_blocks(table: pd.DataFrame, names: Sequence[str]) -> tuple[Block, ...]
     found, used = list[Block](), set[str]()
     for empty_allowed, kind in ((False, "prefix"), (True, "dropped")):
         for members in _with_prefix(list(columns)):
-            if used & set(members) or np.sum([columns[name] for name in members], axis=0).max() > 1:
+            if used & set(members) or not _apart([columns[name] for name in members]):
                 continue
             counts = [int(columns[name].sum()) for name in members]
             empty = len(table) - sum(counts)
@@ -208,6 +208,16 @@ def _complementary(columns: dict[str, np.ndarray]) -> list[tuple[str, ...]]:
         if _chance(len(ones), [int(ones.sum()), int((~ones).sum())]) <= CHANCE["complement"]:
             found.append((name, *others))
     return found
+
+
+def _apart(ones: Sequence[np.ndarray]) -> bool:
+    """Whether no row has two ones."""
+    seen = np.zeros(len(ones[0]), bool)
+    for one in ones:
+        if (seen & one).any():
+            return False
+        seen |= one
+    return True
 
 
 def _chance(rows: int, counts: Sequence[int]) -> float:

@@ -160,7 +160,7 @@ def test_output_that_cannot_be_printed_is_no_answer(place):
 def test_a_bundle_put_aside_by_a_killed_writer_is_found_by_every_reader(place, capsys, monkeypatch):
     monkeypatch.chdir(place)
     for read in (["check", "bundle"], ["predict", "bundle", "people.csv"], ["verify", "bundle"]):
-        Path("bundle").rename(files._put_aside(place / "bundle"))
+        Path("bundle").rename(files._beside(place / "bundle", "old"))
         assert run(read) == 0, capsys.readouterr().err
     assert load("bundle").certificate is not None
 

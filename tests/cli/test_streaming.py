@@ -9,7 +9,7 @@ import pytest
 
 from bornfair.cli import predictions
 from bornfair.core.errors import InputError
-from bornfair.core.growing import GrowingFile, OwnFolder, Terminated
+from bornfair.core.growing import GrowingFile, Lock, OwnFolder, Terminated
 from bornfair.people import sources
 from bornfair.proof.bundle import load_bundle
 from bornfair.training import streamed_fit
@@ -388,3 +388,11 @@ def test_predictions_in_batches_say_what_they_cannot(place):
     assert top.returncode == 2 and "needs all rows at once" in top.stderr
     done = bornfair("predict", "bundle", "people", "--threshold", "0.3", "--out", "o.csv", "--json", cwd=place)
     assert json.loads(done.stdout)["rows"] == 600 and (place / "o.csv").exists()
+
+
+def test_a_run_refused_for_a_checkpoint_in_use_leaves_no_rows(place, tmp_path):
+    other = Lock(tmp_path / "saved.lock")
+    done = bornfair("train", place / "people", *TRAIN, "--out", "b", "--checkpoint", "saved", cwd=tmp_path)
+    other.close()
+    assert done.returncode == 2 and "another run is using the checkpoint" in done.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["saved.lock"]

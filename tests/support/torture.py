@@ -334,19 +334,21 @@ class World:
             found = {path: data for files in there.values() for path, data in files.items()}
             good = [reference.files for reference in references if reference.status == done.status]
             if len(references) == 1:
-                same = any(alike(found, files) for files in good)
+                same = any(alike(without_earlier(found, files), files) for files in good)
                 one.check(same, f"status {done.status}, but {sorted(found)} are not those of an undisturbed run")
-        self._check_private(one, command)
+        self._check_private(one, command, whole)
 
-    def _check_private(self, one: Round, command: Command) -> None:
-        """What is no output is readable by its owner alone."""
+    def _check_private(self, one: Round, command: Command, whole: Sequence[Content] = ()) -> None:
+        """What is no output is readable by its owner alone, until it is whole and only has to be moved."""
+        ready = {data for files in whole for data in files.values()}
         for top in (*one.place.iterdir(), *one.temporary.iterdir()):
             if top.name in (*INPUTS, *command.outputs):
                 continue
             for path in (top, *(top.rglob("*") if top.is_dir() and not top.is_symlink() else ())):
                 mode = stat.S_IMODE(path.lstat().st_mode)
                 inside = any(not stat.S_IMODE(above.stat().st_mode) & 0o077 for above in path.parents)
-                one.check(not mode & 0o077 or (inside and path != top), f"'{path.name}' has mode {mode:o}")
+                private = not mode & 0o077 or (inside and path != top)
+                one.check(private or is_ready(path, ready), f"'{path.name}' has mode {mode:o}")
 
     def _check_afterwards(self, one: Round, command: Command, variant: int, *, other: bool) -> None:
         """The same once more, undisturbed."""
@@ -359,13 +361,23 @@ class World:
         if command.exact:
             one.check(said(done.out) == reference.said, f"afterwards it says {done.out[-1500:]!r}")
         found = {path: data for name in command.outputs for path, data in content(one.place, name).items()}
-        found = {path: data for path, data in found.items() if path in reference.files or not path.startswith(KEPT)}
+        found = without_earlier(found, reference.files)
         one.check(alike(found, reference.files), f"afterwards it is not the result: {unlike(found, reference.files)}")
         left = {path.name for path in one.place.iterdir()} - {*INPUTS, *command.outputs, *command.beside}
         one.check(not left, f"afterwards {sorted(left)} are left")
         temporary = [path.name for path in one.temporary.iterdir() if not is_probe(path)]
         one.check(not temporary, f"afterwards the temporary {temporary} are left")
         self._check_private(one, command)
+
+
+def without_earlier(found: Content, files: Content) -> Content:
+    """Without what earlier runs left in the folder that collects results."""
+    return {path: data for path, data in found.items() if path in files or not path.startswith(KEPT)}
+
+
+def is_ready(path: Path, ready: set[bytes]) -> bool:
+    """Whether this is an output that is complete: it gets its mode before it is moved to its place."""
+    return path.is_file() and path.read_bytes() in ready
 
 
 def is_probe(path: Path) -> bool:

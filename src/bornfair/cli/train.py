@@ -110,23 +110,10 @@ def train(*, asked: TrainOptions, chosen: TrainingOptions, reading: TableReading
     people who show it in the certificate; status 3: neither proven nor disproven.
     """
     from bornfair.core.checkpoint import owned
-    from bornfair.people.sources import is_streamed
 
     began = time.perf_counter()
     chosen.hidden, chosen.gamma = _widths(chosen.hidden), _gamma(chosen.gamma)  # type: ignore[arg-type]
-    notes: list[str] = []  # said when nothing can be refused any more: an error stands alone
-    streamed: Streamed | None = None
     check_replaceable(asked.out, marker="domain.json")
-    if asked.hosts is not None or is_streamed(asked.table, asked.stream, reading):
-        from bornfair.cli.train_stream import Streamed
-
-        streamed = Streamed.opened(asked, reading)
-        people, target = streamed.sample, streamed.table.target
-    else:
-        if asked.cache is not None:
-            raise InputError("--cache is for tables that are read in batches; add --stream, or leave it out.")
-        people, target = _people(asked, reading)
-        people = _labelled(people, target, asked.unlabelled, notes)
     if asked.class_weight not in (None, "balanced"):
         raise InputError(f"--class-weight must be balanced, or left out, found {asked.class_weight!r}.")
     if asked.estimator == "network" and asked.method != "merge":
@@ -137,6 +124,29 @@ def train(*, asked: TrainOptions, chosen: TrainingOptions, reading: TableReading
         from bornfair.cli.train_estimator import check_options
 
         check_options(asked, chosen)
+    # The lock comes first: a run that is refused leaves no rows behind. Of several hosts the first takes it later.
+    with owned(asked.checkpoint if asked.hosts is None else None):
+        verdict = _trained(asked, chosen, reading, began)
+    raise typer.Exit(STATUS[verdict])
+
+
+def _trained(asked: TrainOptions, chosen: TrainingOptions, reading: TableReading, began: float) -> str:
+    """Read the table, train, and print the result; its verdict."""
+    from bornfair.core.checkpoint import owned
+    from bornfair.people.sources import is_streamed
+
+    notes: list[str] = []  # said when nothing can be refused any more: an error stands alone
+    streamed: Streamed | None = None
+    if asked.hosts is not None or is_streamed(asked.table, asked.stream, reading):
+        from bornfair.cli.train_stream import Streamed
+
+        streamed = Streamed.opened(asked, reading)
+        people, target = streamed.sample, streamed.table.target
+    else:
+        if asked.cache is not None:
+            raise InputError("--cache is for tables that are read in batches; add --stream, or leave it out.")
+        people, target = _people(asked, reading)
+        people = _labelled(people, target, asked.unlabelled, notes)
     known, findings = _looked_at(asked, people, target, reading, streamed, notes)
     _say_versions(known, asked.twins, target, quiet=asked.json)
     if streamed is None:
@@ -164,7 +174,7 @@ def train(*, asked: TrainOptions, chosen: TrainingOptions, reading: TableReading
                 print_json(result)
             else:
                 print_training(result)
-    raise typer.Exit(STATUS[result["verdict"]])
+    return str(result["verdict"])
 
 
 def _train_network(

@@ -232,7 +232,7 @@ def test_the_second_process_counts_all_rows_takes_the_checkpoint_of_the_first_an
     second.answers[:] = [b"[1900, 50]", b"[1800, 100]"]
     run = streaming.StreamedRun(*given, second, balanced=True)
     rows = facts["counts"]
-    assert run.share == streaming.Share((1900, rows[TRAINING]), (50, rows[VALIDATION]))
+    assert (run.training, run.validation) == ((1900, rows[TRAINING]), (50, rows[VALIDATION]))
     assert run.steps == -(-1900 // 256) > -(-rows[TRAINING] // 256)
     together = np.add([1800, 100], facts["classes"][TRAINING])
     np.testing.assert_array_equal(run.weights, caching.class_weights(together.tolist()))

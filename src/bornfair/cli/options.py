@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from bornfair.cli.output import LARGEST_SEED, say
+from bornfair.core.checks import number
 from bornfair.core.errors import InputError
 from bornfair.people.reading import TableReading
 
@@ -260,8 +261,6 @@ def started(timeout: float, *, quiet: bool) -> Clock:
     from bornfair.core.clock import Clock
 
     clock = Clock(timeout, None if quiet else say)
-    from bornfair.core.checks import number
-
     number("timeout", timeout, 0.0, float("inf"), open_low=True)
     return clock
 

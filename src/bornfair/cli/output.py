@@ -129,9 +129,12 @@ def print_table(
     console.print(table)
 
 
+def percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f} %"
+
+
 def quality_rows(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Accuracy, balanced accuracy and the share of the largest class, as lines of a table."""
-    percent = lambda share: "–" if share is None else f"{100 * share:.2f} %"  # noqa: E731
     names = {
         "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "majority_share": "share of the largest class"
     }  # fmt: skip

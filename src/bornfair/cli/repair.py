@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
 
 from bornfair.cli import options
-from bornfair.cli.output import STATUS, print_json, print_table, quality_rows, say, tell, written_to
+from bornfair.cli.output import STATUS, percent, print_json, print_table, quality_rows, say, tell, written_to
 from bornfair.core.files import check_replaceable
 from bornfair.people.reading import TableReading
 
@@ -68,14 +68,8 @@ def repair(
 
 
 def _print(found: Repaired | RepairedForest | RepairedGraph, bundle: str) -> None:
-    from bornfair.questions.repairing import RepairedForest, RepairedGraph
-
     assert found.model.certificate is not None
-    if isinstance(found, RepairedGraph):
-        facts, on = _graph_facts(found), "rows of the table, from which nothing was learnt"
-    else:
-        facts = _forest_facts(found) if isinstance(found, RepairedForest) else _network_facts(found)
-        on = "rows kept aside"
+    facts, on = _facts(found)
     if found.original.note:
         facts += [("original model", found.original.note)]
     facts += [("seconds", f"{found.seconds:.1f}"), ("bundle", bundle)]
@@ -83,7 +77,7 @@ def _print(found: Repaired | RepairedForest | RepairedGraph, bundle: str) -> Non
     if found.changes.groups:
         classes = list(found.changes.now)
         rows = [
-            (group.name, f"{group.rows:,}", _percent(group.changed), *(str(group.now[name]) for name in classes))
+            (group.name, f"{group.rows:,}", percent(group.changed), *(str(group.now[name]) for name in classes))
             for group in found.changes.groups
         ]
         print_table("Whose decision changed", ["", "rows", "changed", *(f"now {name}" for name in classes)], rows)
@@ -96,55 +90,46 @@ def _print(found: Repaired | RepairedForest | RepairedGraph, bundle: str) -> Non
         say(f"bornfair: warning: {text}")
 
 
-def _quality(when: str, figures: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """The share of the largest class is that of the rows: it stands once."""
-    rows = quality_rows(figures or {})
-    return [(f"{name} {when}", text) for name, text in rows[:2]] + (rows[2:] if when == "after" else [])
+def _facts(found: Repaired | RepairedForest | RepairedGraph) -> tuple[list[tuple[str, str]], str]:
+    """What is said of a repair, and on which rows it was measured."""
+    from bornfair.questions.repairing import RepairedForest, RepairedGraph
 
-
-def _facts(found: RepairedModel, *between: tuple[str, str]) -> list[tuple[str, str]]:
-    """What is said of every repair, with lines between the figures before and after."""
-    return [
-        *_quality("before", found.quality_before),
+    on = "rows kept aside"
+    between: list[tuple[str, str]] = []  # between the figures before and after
+    if isinstance(found, RepairedGraph):
+        on = "rows of the table, from which nothing was learnt"
+        own = [("mean over versions of each person", f"{found.versions:,}")]
+        own += [("decides", f"{name} above {share:g}") for name, share in found.model.thresholds.items()]
+    elif isinstance(found, RepairedForest):
+        between = [("accuracy of the mean", percent(found.accuracy_averaged))]
+        before, after = found.sizes["before"], found.sizes["after"]
+        own = [
+            ("averaged over", found.averaged),
+            ("trees that read it", f"{found.replaced:,} of {before['trees']:,}"),
+            ("trees and leaves before", f"{before['trees']:,} and {before['leaves']:,}"),
+            ("trees and leaves after", f"{after['trees']:,} and {after['leaves']:,}"),
+            ("base score moved by", ", ".join(f"{shift:+.3f}" for shift in found.shift)),
+        ]
+    else:
+        between = [("accuracy of the projection", percent(found.accuracy_projected))]
+        own = [
+            ("projection", {0: "plain", 1: "least squares"}.get(found.blend, f"{percent(found.blend)} of the way")),  # type: ignore[call-overload]
+            ("epochs of fine-tuning", str(found.epochs_run)),
+            ("taught by", found.taught_by),
+        ]
+    earlier, now = quality_rows(found.quality_before or {}), quality_rows(found.quality_after or {})
+    facts = [
+        *((f"{name} before", text) for name, text in earlier[:2]),
         *between,
-        *_quality("after", found.quality_after),
-        ("same decision for all versions, before", _percent(found.fairness_before)),
+        *((f"{name} after", text) for name, text in now[:2]),
+        *now[2:],  # the share of the largest class is that of the rows: it stands once
+        ("same decision for all versions, before", percent(found.fairness_before)),
         ("verdict after", found.verdict),
-        ("decided differently", _percent(found.changed)),
+        ("decided differently", percent(found.changed)),
         ("distance of the outputs", f"{found.changes.distance:.4f}"),
+        *own,
     ]
-
-
-def _graph_facts(found: RepairedGraph) -> list[tuple[str, str]]:
-    return [
-        *_facts(found),
-        ("mean over versions of each person", f"{found.versions:,}"),
-        *(("decides", f"{name} above {share:g}") for name, share in found.model.thresholds.items()),
-    ]
-
-
-def _forest_facts(found: RepairedForest) -> list[tuple[str, str]]:
-    before, after = found.sizes["before"], found.sizes["after"]
-    return [
-        *_facts(found, ("accuracy of the mean", _percent(found.accuracy_averaged))),
-        ("averaged over", found.averaged),
-        ("trees that read it", f"{found.replaced:,} of {before['trees']:,}"),
-        ("trees and leaves before", f"{before['trees']:,} and {before['leaves']:,}"),
-        ("trees and leaves after", f"{after['trees']:,} and {after['leaves']:,}"),
-        ("base score moved by", ", ".join(f"{shift:+.3f}" for shift in found.shift)),
-    ]
-
-
-def _network_facts(found: Repaired) -> list[tuple[str, str]]:
-    kind = (
-        "plain" if found.blend == 0 else "least squares" if found.blend == 1 else f"{_percent(found.blend)} of the way"
-    )
-    return [
-        *_facts(found, ("accuracy of the projection", _percent(found.accuracy_projected))),
-        ("projection", kind),
-        ("epochs of fine-tuning", str(found.epochs_run)),
-        ("taught by", found.taught_by),
-    ]
+    return facts, on
 
 
 def _print_examples(found: RepairedModel) -> None:
@@ -156,7 +141,3 @@ def _print_examples(found: RepairedModel) -> None:
     rows.append(("▶ decision after", *(str(example.after) for example in shown)))
     headers = ["", *(f"person {i + 1}" for i in range(len(shown)))]
     print_table("Some whose decision changed", headers, rows, numbers_from=99)
-
-
-def _percent(share: Any) -> str:
-    return "–" if share is None else f"{100 * share:.2f} %"

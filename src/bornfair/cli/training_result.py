@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bornfair.cli.output import print_table, quality_rows, say, tell
+from bornfair.cli.output import percent, print_table, quality_rows, say, tell
 from bornfair.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,7 +81,6 @@ def training_result(
 
 def print_training(result: Mapping[str, Any]) -> None:
     """The facts as a table; those that a kind of training does not have are left out."""
-    percent = lambda share: "–" if share is None else f"{100 * share:.2f} %"  # noqa: E731
     wrapped = "estimator" in result
     others = [
         (f"accuracy on {one['rows']:,} {one['on']}", percent(one["accuracy"]))

@@ -126,11 +126,9 @@ class TableRun(Run):
         ]
         pace = rates(self.plan, state.epoch, len(members[0]))
         rows = members[0] if len(members) == 1 else np.stack(members)
-        parameters, optimiser, averaged, loss = self.epoch_loop(
-            state.parameters, state.optimiser, state.averaged, self.table, rows, pace, self.key, state.epoch
-        )
-        after = replace(state, parameters=parameters, optimiser=optimiser, averaged=averaged)
-        return self.ended(after, float(np.mean(loss)), self.evaluate if len(self.parts[0][1]) else None, began)
+        carried, loss = self.epoch_loop(state.carried, self.table, rows, pace, self.key, state.epoch)
+        judge = self.evaluate if len(self.parts[0][1]) else None
+        return self.ended(state.after(carried), float(np.mean(loss)), judge, began)
 
     def evaluate(self, parameters: Parameters) -> tuple[float, float]:
         aside = [rows for _, rows in self.parts]

@@ -205,6 +205,8 @@ def mean_of(members: Sequence[Network]) -> Network:
     """
     if len(members) == 1:
         return members[0]
+    from scipy.linalg import block_diag
+
     share, last = 1 / len(members), len(members[0].layers) - 1
     layers = []
     for i, alike in enumerate(zip(*(network.layers for network in members), strict=True)):
@@ -214,18 +216,9 @@ def mean_of(members: Sequence[Network]) -> Network:
             weight = sum(weights[1:], weights[0]) if last == 0 else np.concatenate(weights, axis=1)
             layers.append(Layer(weight, np.mean(biases, axis=0)))
         else:
-            weight = np.concatenate(weights, axis=0) if i == 0 else _block_diagonal(weights)
+            weight = np.concatenate(weights, axis=0) if i == 0 else block_diag(*weights)
             layers.append(Layer(weight, np.concatenate(biases)))
     return Network(tuple(layers), members[0].activation)
-
-
-def _block_diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
-    whole_matrix = np.zeros((sum(b.shape[0] for b in blocks), sum(b.shape[1] for b in blocks)))
-    row = column = 0
-    for block in blocks:
-        whole_matrix[row : row + block.shape[0], column : column + block.shape[1]] = block
-        row, column = row + block.shape[0], column + block.shape[1]
-    return whole_matrix
 
 
 # --- boosted trees ---

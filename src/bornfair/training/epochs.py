@@ -26,7 +26,7 @@ from bornfair.core.errors import Diverged, InputError
 from bornfair.models.network.network import Network, Parameters
 from bornfair.training.embedding import Embedding, mean_of
 from bornfair.training.hosts import ALONE, Hosts
-from bornfair.training.loops import OptimiserKey, OptimiserName, transformation_of
+from bornfair.training.loops import Carried, OptimiserKey, OptimiserName, transformation_of
 from bornfair.training.response import Released, Response
 
 # --- how to train: settings, rows, pace ---
@@ -220,6 +220,15 @@ class State:
     @property
     def judged(self) -> Parameters:
         return self.parameters if self.averaged is None else self.averaged
+
+    @property
+    def carried(self) -> Carried:
+        return self.parameters, self.optimiser, self.averaged
+
+    def after(self, carried: Carried, **within: Any) -> State:
+        """The state after more steps."""
+        parameters, optimiser, averaged = carried
+        return replace(self, parameters=parameters, optimiser=optimiser, averaged=averaged, **within)
 
     def saved(self) -> checkpoint.Saved:
         leaves = {name: jax.tree.leaves(getattr(self, name)) for name in TREES}  # without averaging, the last has none

@@ -18,6 +18,8 @@ from bornfair.models.network.network import Activation, Parameters, forward, for
 from bornfair.training.response import Response
 
 OptimiserName = Literal["sgd", "momentum", "adam", "adamw"]
+Carried = tuple[Parameters, Any, Parameters | None]
+"""From step to step: the parameters, the optimiser's state, and the running mean of the parameters if there is one."""
 
 
 @dataclass(frozen=True)
@@ -200,24 +202,14 @@ def compiled_loops(
     judged = judged_rows(activation, 1 if own_rows else members)
 
     def epoch(
-        parameters: Parameters,
-        state: Any,
-        averaged: Parameters | None,
-        table: dict[str, jax.Array],
-        batches: jax.Array,
-        rates: jax.Array,
-        key_data: jax.Array,
+        carried: Carried, table: dict[str, jax.Array], batches: jax.Array, rates: jax.Array, key_data: jax.Array,
         epoch_number: jax.Array,
-    ) -> tuple[Parameters, Any, Parameters | None, jax.Array]:
+    ) -> tuple[Carried, jax.Array]:  # fmt: skip
         # Folded in here and not by the caller: outside, this one call takes as long as several steps of a small table.
         key = jax.random.fold_in(jax.random.wrap_key_data(key_data), epoch_number)
-
-        before = epoch_number * batches.shape[0]
-        step = step_of(batch_loss, transformation, averaging, table, key, before)
-        carried = parameters, state, averaged
-        given = batches, rates, jnp.arange(batches.shape[0])
-        (parameters, state, averaged), losses = jax.lax.scan(step, carried, given)
-        return parameters, state, averaged, jnp.sum(losses) * batches.shape[1] / jnp.sum(batches >= 0)
+        step = step_of(batch_loss, transformation, averaging, table, key, epoch_number * batches.shape[0])
+        carried, losses = jax.lax.scan(step, carried, (batches, rates, jnp.arange(batches.shape[0])))
+        return carried, jnp.sum(losses) * batches.shape[1] / jnp.sum(batches >= 0)
 
     def evaluation(
         parameters: Parameters, table: dict[str, jax.Array], chunks: jax.Array
@@ -235,10 +227,9 @@ def compiled_loops(
         (loss, right, count), _ = jax.lax.scan(chunk, (zero, zero, zero), chunks)
         return loss / count, right / count
 
-    def side_by_side(parameters: Any, state: Any, averaged: Any, table: dict[str, jax.Array], *given: Any) -> Any:
+    def side_by_side(carried: Carried, table: dict[str, jax.Array], *given: Any) -> Any:
         own = {name: 0 if name == "targets" and array.ndim == 3 else None for name, array in table.items()}
-        each_epoch = jax.vmap(epoch, in_axes=(0, 0, 0, own, 0, None, 0, None))
-        return each_epoch(parameters, state, averaged, table, *given)
+        return jax.vmap(epoch, in_axes=(0, own, 0, None, 0, None))(carried, table, *given)
 
     each = jax.vmap(evaluation, in_axes=(0, None, 0)) if own_rows and members > 1 else evaluation
     return jax.jit(epoch if members == 1 else side_by_side), jax.jit(each)

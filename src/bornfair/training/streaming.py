@@ -11,7 +11,7 @@ import functools
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import jax
@@ -28,6 +28,7 @@ from bornfair.training.embedding import Embedding
 from bornfair.training.epochs import TREES, Plan, Run, State, rates
 from bornfair.training.hosts import ALONE, Hosts
 from bornfair.training.loops import (
+    Carried,
     OptimiserKey,
     Regularised,
     batch_loss_of,
@@ -55,22 +56,6 @@ Told = Callable[[int, int, int, float], None]
 """Is told the epoch, how many rows of it are done, of how many, and the mean loss so far."""
 
 
-@dataclass(frozen=True)
-class Share:
-    """How many rows each process has; the steps of all are counted by the longest share."""
-
-    training: tuple[int, ...]
-    validation: tuple[int, ...]
-
-    @staticmethod
-    def of(cache: Cache, hosts: Hosts) -> Share:
-        own = json.dumps([cache.counts[TRAINING], cache.counts[VALIDATION]]).encode()
-        training, validation = zip(*map(json.loads, hosts.gathered(own)), strict=True)
-        if not sum(training):
-            raise InputError("there are no rows to train on.")
-        return Share(training, validation)
-
-
 class StreamedRun(Run):
     """A run over the rows of a cache; of several processes each has a cache of its own rows."""
 
@@ -95,11 +80,14 @@ class StreamedRun(Run):
         self.mesh = all_devices()
         self.local = jax.local_device_count()
         self.each = -(-plan.batch_size // self.mesh.size)  # rows of a batch on each device
-        self.share = Share.of(cache, hosts)
+        counts = hosts.gathered(json.dumps([cache.counts[TRAINING], cache.counts[VALIDATION]]).encode())
+        self.training, self.validation = zip(*map(json.loads, counts), strict=True)  # rows of each process
+        if not sum(self.training):
+            raise InputError("there are no rows to train on.")
         row = max(cache.layout.record.itemsize, 4 * plan.members)
         window = min(WINDOW, WINDOW_BYTES // row)
         self.together = max(window // (self.each * self.local), 1)  # steps of a window
-        self.steps = -(-max(self.share.training) // (self.each * self.local))  # of an epoch
+        self.steps = -(-max(self.training) // (self.each * self.local))  # of an epoch
         self.expansion = shared(cache.layout.expansion(embedding), self.mesh)
         regularised = Regularised(plan.dropout, plan.label_smoothing)
         self.window_loop, self.judging = compiled_windows(
@@ -107,15 +95,16 @@ class StreamedRun(Run):
         )
         self.weights = None
         if balanced:
-            counts = [json.loads(one) for one in hosts.gathered(json.dumps(cache.classes[TRAINING]).encode())]
-            self.weights = class_weights(np.sum(counts, axis=0).tolist())
+            classes = [json.loads(one) for one in hosts.gathered(json.dumps(cache.classes[TRAINING]).encode())]
+            self.weights = class_weights(np.sum(classes, axis=0).tolist())
 
     def placed(self, state: State) -> State:
         return replace(state, **{name: shared(getattr(state, name), self.mesh) for name in TREES})
 
     def described(self) -> tuple[str, Sequence[np.ndarray | None]]:
         """Beside the settings, how the rows are dealt out; the caches' own marks stand for the rows."""
-        facts: list[Any] = [self.plan.record(), asdict(self.response), self.activation, asdict(self.share)]
+        rows = {"training": self.training, "validation": self.validation}
+        facts = [self.plan.record(), asdict(self.response), self.activation, rows]
         marks = [one.decode() for one in self.hosts.gathered(self.cache.mark.encode())]
         return json.dumps([*facts, self.balanced, self.mesh.size, self.hosts.processes, self.together, marks]), ()
 
@@ -124,9 +113,9 @@ class StreamedRun(Run):
     def one_epoch(self, state: State, keep: Callable[[State], None]) -> State:
         began = saved = time.perf_counter()
         pace = rates(self.plan, state.epoch, self.steps)
-        parameters, optimiser, averaged, losses = state.parameters, state.optimiser, state.averaged, state.loss
+        carried, losses = state.carried, state.loss
         waiting: list[tuple[int, Any]] = []
-        rows = sum(self.share.training)
+        rows = sum(self.training)
 
         def settle(open_windows: int) -> None:
             """Wait until so few windows are under way; their losses are added one by one, wherever a run is left."""
@@ -138,30 +127,27 @@ class StreamedRun(Run):
                     done = min(rows, reached * self.each * self.mesh.size)
                     self.told(state.epoch + 1, done, rows, losses / max(done, 1))
 
-        def after() -> State:
-            return replace(state, parameters=parameters, optimiser=optimiser, averaged=averaged)
-
         for first, table, batches in self._windows(state.epoch, state.steps):
             reached = first + batches.shape[-2]
-            parameters, optimiser, averaged, loss = self.window_loop(
-                parameters, optimiser, averaged, table, self.expansion, batches, pace[first:reached], self.key,
-                np.int32(state.epoch), np.int32(first),
+            carried, loss = self.window_loop(
+                carried, table, self.expansion, batches, pace[first:reached], self.key, np.int32(state.epoch),
+                np.int32(first),
             )  # fmt: skip
             waiting.append((reached, loss))
             settle(1)  # one window is computed while the next one is read
             if time.perf_counter() - saved > SAVED_EVERY and reached < self.steps:
                 settle(0)
                 saved = time.perf_counter()
-                keep(replace(after(), steps=reached, loss=losses))
+                keep(state.after(carried, steps=reached, loss=losses))
         settle(0)
-        judge = self.judge if sum(self.share.validation) else None
-        return self.ended(after(), losses / rows, judge, began)
+        judge = self.judge if sum(self.validation) else None
+        return self.ended(state.after(carried), losses / rows, judge, began)
 
     def judge(self, parameters: Parameters) -> tuple[float, float]:
         """Mean loss and accuracy on the validation rows of all processes."""
         loss = right = 0.0
         each = EVALUATED * self.local
-        longest = max(self.share.validation)
+        longest = max(self.validation)
         for start in range(0, longest, each * 16):
             stop = min(start + each * 16, self.cache.counts[VALIDATION])
             size = -(-min(longest - start, each * 16) // self.local)
@@ -169,7 +155,7 @@ class StreamedRun(Run):
             chunks = _lines(present, EVALUATED)
             found = self.judging(parameters, dealt(table, self.mesh), self.expansion, dealt(chunks, self.mesh))
             loss, right = loss + float(found[0]), right + float(found[1])
-        return loss / sum(self.share.validation), right / sum(self.share.validation)
+        return loss / sum(self.validation), right / sum(self.validation)
 
     # --- windows ---
 
@@ -283,39 +269,23 @@ def compiled_windows(
     judged = judged_rows(activation, members)
 
     def steps(
-        parameters: Parameters,
-        state: Any,
-        averaged: Parameters | None,
-        table: dict[str, Any],
-        batches: jax.Array,
-        rates: jax.Array,
-        key_data: jax.Array,
-        epoch: jax.Array,
-        first: jax.Array,
-    ) -> tuple[Parameters, Any, Parameters | None, jax.Array]:
+        carried: Carried, table: dict[str, Any], batches: jax.Array, rates: jax.Array, key_data: jax.Array,
+        epoch: jax.Array, first: jax.Array,
+    ) -> tuple[Carried, jax.Array]:  # fmt: skip
         key = jax.random.fold_in(jax.random.wrap_key_data(key_data), epoch)
         key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
-
         step = step_of(batch_loss, transformation, averaging, table, key, epoch * per_epoch, _agreed)
-        carried = parameters, state, averaged
-        given = batches, rates, first + jnp.arange(batches.shape[0])
-        (parameters, state, averaged), losses = jax.lax.scan(step, carried, given)
-        return parameters, state, averaged, jax.lax.psum(jnp.sum(losses) * batches.shape[1], AXIS)
+        carried, losses = jax.lax.scan(step, carried, (batches, rates, first + jnp.arange(batches.shape[0])))
+        return carried, jax.lax.psum(jnp.sum(losses) * batches.shape[1], AXIS)
 
-    side_by_side = steps if members == 1 else jax.vmap(steps, in_axes=(0, 0, 0, None, 0, None, 0, None, None))
+    side_by_side = steps if members == 1 else jax.vmap(steps, in_axes=(0, None, 0, None, 0, None, None))
 
     def window(
-        parameters: Parameters,
-        state: Any,
-        averaged: Parameters | None,
-        own: dict[str, Any],
-        expansion: Any,
-        batches: jax.Array,
-        *rest: jax.Array,
-    ) -> tuple[Parameters, Any, Parameters | None, jax.Array]:
+        carried: Carried, own: dict[str, Any], expansion: Any, batches: jax.Array, *rest: jax.Array
+    ) -> tuple[Carried, jax.Array]:
         table = {name: array[0] for name, array in own.items()} | {"expansion": expansion}
-        parameters, state, averaged, loss = side_by_side(parameters, state, averaged, table, batches[0], *rest)
-        return parameters, state, averaged, jnp.mean(loss)
+        carried, loss = side_by_side(carried, table, batches[0], *rest)
+        return carried, jnp.mean(loss)
 
     def evaluation(
         parameters: Parameters, own: dict[str, Any], expansion: Any, chunks: jax.Array
@@ -333,9 +303,7 @@ def compiled_windows(
 
     # What comes out is the same on every device because all gradients were averaged; JAX need not find that out.
     everywhere = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
-    trained = everywhere(
-        window, in_specs=(SHARED, SHARED, SHARED, OWN, SHARED, OWN, SHARED, SHARED, SHARED, SHARED),
-        out_specs=(SHARED, SHARED, SHARED, SHARED),
-    )  # fmt: skip
+    dealt_out = (SHARED, OWN, SHARED, OWN, SHARED, SHARED, SHARED, SHARED)
+    trained = everywhere(window, in_specs=dealt_out, out_specs=(SHARED, SHARED))
     evaluated = everywhere(evaluation, in_specs=(SHARED, OWN, SHARED, OWN), out_specs=(SHARED, SHARED))
     return jax.jit(trained), jax.jit(evaluated)

@@ -15,7 +15,7 @@ pytestmark = [
 ]
 ROUNDS = 12
 BROKEN = {
-    "nothing is cleared away": ("export", 2, "from bornfair.core import files; files._clear = lambda target: None"),
+    "nothing is cleared away": ("export", 5, "from bornfair.core import files; files._clear = lambda target: None"),
     "nothing is locked": (
         "predict in batches",
         3,

@@ -64,7 +64,7 @@ class Attack:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class Tried:
     """People who were looked at by the stage `how` of an attack, and how many looks that took."""
 
     how: str
@@ -72,7 +72,7 @@ class Batch:
     looks: int
 
 
-Some = TypeVar("Some", bound=Batch)
+Some = TypeVar("Some", bound=Tried)
 
 
 def attack(
@@ -94,7 +94,7 @@ def attack(
 
 
 @dataclass(frozen=True, eq=False)
-class _Batch(Batch):
+class _Batch(Tried):
     """`values`: the versions of themselves that people were looked at as."""
 
     values: np.ndarray

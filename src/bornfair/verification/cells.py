@@ -22,7 +22,7 @@ from bornfair.models.verdict import Verdict
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.tables import as_pandas
-from bornfair.verification.attack import Attack, Batch, attack
+from bornfair.verification.attack import Attack, Tried, attack
 from bornfair.verification.frontier import ENGINE, BoxTally, Falsified, Frontier, Space, Waiting, search_boxes
 from bornfair.verification.replay import Replay, falsified, replay
 
@@ -56,7 +56,7 @@ def find_forest_twins(judge: Judge, *, table: Any = None, seconds: Timeout = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class _Batch(Batch):
+class _Batch(Tried):
     """People given by their cells, how they are decided, and the rows of a table that they are from."""
 
     decided: np.ndarray

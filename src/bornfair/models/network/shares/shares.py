@@ -63,13 +63,13 @@ def _above(nodes: Nodes, boxes: Boxes, sums: Sums, bins: int) -> np.ndarray:
     table, low = np.where(sound, sums.table, 0.0), np.where(sound, low, 0.0)
     # What a block adds beyond its lowest value, in bins; a block that adds less than a bin is left at its lowest.
     parts = [
-        Part(((values - low[block][:, None]) * ((1 - 2.0**-40) / width)[:, None]).clip(0.0), chances)
+        Addend(((values - low[block][:, None]) * ((1 - 2.0**-40) / width)[:, None]).clip(0.0), chances)
         for block in np.flatnonzero(((span >= width) & sound).any(axis=1))
         for values, chances in [_pieces(nodes, int(block), boxes, table)]
     ]
     # Those with most values are looked up one by one, and are never rounded.
     whole = sorted(combined(parts, COMBINED), key=lambda one: one.size)
-    *others, last = whole or [Part(np.zeros((len(boxes), 1)), np.ones((len(boxes), 1)))]
+    *others, last = whole or [Addend(np.zeros((len(boxes), 1)), np.ones((len(boxes), 1)))]
     tail = _at_least(others, len(boxes), bins)
     needed = np.where(sound, -base / width, np.inf)[:, None] - last.added
     needed = np.floor(needed + 2.0**-40 * (np.abs(needed) + 1)) + 1
@@ -81,7 +81,7 @@ def _above(nodes: Nodes, boxes: Boxes, sums: Sums, bins: int) -> np.ndarray:
     return np.where(needed.max(axis=1) <= 0, 1.0, np.clip(found - error, 0.0, 1.0)) * sound
 
 
-class Part(NamedTuple):
+class Addend(NamedTuple):
     """What some variables add together to a sum, or to each of some sums, and with what chances."""
 
     added: np.ndarray  # [boxes, values], or [boxes, values, sums]
@@ -91,15 +91,15 @@ class Part(NamedTuple):
     def size(self) -> int:
         return self.chances.shape[1]
 
-    def joined(self, other: Part) -> Part:
+    def joined(self, other: Addend) -> Addend:
         added = self.added[:, :, None] + other.added[:, None]
         chances = self.chances[:, :, None] * other.chances[:, None]
-        return Part(added.reshape(len(added), -1, *added.shape[3:]), chances.reshape(len(added), -1))
+        return Addend(added.reshape(len(added), -1, *added.shape[3:]), chances.reshape(len(added), -1))
 
 
-def combined(parts: list[Part], most: int) -> list[Part]:
+def combined(parts: list[Addend], most: int) -> list[Addend]:
     """The same in fewer parts of up to so many values: the largest first, each put to the first where there is room."""
-    found: list[Part] = []
+    found: list[Addend] = []
     for part in sorted(parts, key=lambda one: -one.size):
         for i, one in enumerate(found):
             if one.size * part.size <= most:
@@ -110,7 +110,7 @@ def combined(parts: list[Part], most: int) -> list[Part]:
     return found
 
 
-def _at_least(parts: list[Part], count: int, bins: int) -> np.ndarray:
+def _at_least(parts: list[Addend], count: int, bins: int) -> np.ndarray:
     """The chance that the parts, each rounded down, add up to so many bins or more: [boxes, bins + 1]."""
     masses: list[np.ndarray] = []
     for part in parts:
@@ -329,13 +329,13 @@ class Choices(NamedTuple):
             chances.append([row[which] / row.sum() for row, which in zip(weights, allowed, strict=True)])
         return Choices([*variables.numbers, *variables.groups], values, chances, beyond)
 
-    def parts(self, box: int, rows: np.ndarray) -> list[Part]:
+    def parts(self, box: int, rows: np.ndarray) -> list[Addend]:
         """What each variable adds to the sums rows·u in a box."""
         found = []
         for column, values, chances in zip(self.columns, self.values, self.chances, strict=True):
             mine = rows[:, column]
             added = mine[:, values[box]].T if isinstance(column, slice) else values[box][:, None] * mine
-            found.append(Part(added[None], chances[box][None]))
+            found.append(Addend(added[None], chances[box][None]))
         return found
 
 

@@ -82,6 +82,17 @@ def test_gaps_are_drawn_by_their_weight():
     assert found.confident.low > 0 and found.over == "data"
 
 
+def test_gaps_of_the_domain_are_drawn_where_everybody_counts_the_same():
+    shoe = IntegerFeature(name="shoe", low=1, high=3, missing=True)
+    same = IntegerFeature(name="same", low=2, high=2, missing=True)
+    domain = GAPPY.replaced(features=[*GAPPY.features, shoe, same])
+    people = Drawn(domain)(4_000, np.random.default_rng(0))
+    assert people[["shoe", "same"]].isna().mean().tolist() == pytest.approx([0.25, 0.5], abs=0.05)
+    weighed = Drawn(domain, {"same": {2: 3.0, None: 1.0}})(4_000, np.random.default_rng(0))
+    assert weighed["same"].isna().mean() == pytest.approx(0.25, abs=0.05)
+    assert Drawn(domain, where={"shoe": (1, 2)})(500, np.random.default_rng(0))["shoe"].max() <= 2
+
+
 def test_rows_of_a_table_are_counted_one_by_one():
     table = SMALL.sample(500, seed=2)
     truth = [len(set(by_age(pd.concat([row, row.assign(woman=True), row.assign(woman=False)])))) > 1

@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -314,3 +315,13 @@ def test_a_certificate_that_claims_more_is_rejected(tmp_path: Path) -> None:
     (bundle / "model.onnx").write_bytes(unfair)
     files = certificate["files"] | {"model.onnx": hashlib.sha256(unfair).hexdigest()}
     assert "woman" in rejected(files=files)
+
+
+def test_quality_is_measured_on_rows_with_an_answer(tmp_path: Path) -> None:
+    model = written(MODEL, tmp_path / "model.onnx")
+    gaps = PEOPLE.assign(hired=PEOPLE["hired"].where(PEOPLE.index % 3 > 0))
+    asked: dict[str, Any] = {"sensitive_features": ["woman"], "target": "hired", "method": "average"}
+    some = repair(model, PEOPLE, test=gaps, **asked)
+    known = repair(model, PEOPLE, test=gaps.dropna().reset_index(drop=True), **asked)
+    assert some.quality_before == known.quality_before and some.quality_after == known.quality_after
+    assert some.model.certificate.training["measured"][-1]["rows"] == 60

@@ -18,6 +18,7 @@ from bornfair.core.errors import InputError, shown
 from bornfair.models.protocol import Countable, Unsteady
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature
+from bornfair.people.inference import gap_share
 from bornfair.people.space.subpopulation import Limit, Where, limits_of
 from bornfair.people.space.variables import Marginal
 from bornfair.people.tables import as_pandas
@@ -229,15 +230,23 @@ def _column(feature: Feature, marginal: Marginal | None, limit: Limit | None) ->
         return lambda count, rng: every[rng.integers(len(every), size=count)]
     low, high = (feature.low, feature.high) if limit is None else limit
     if marginal is None or feature.low == feature.high:
-        if feature.kind == "integer":
-            return lambda count, rng: rng.integers(int(low), int(high), count, endpoint=True)
-        return lambda count, rng: rng.uniform(float(low), float(high), count)
+        gaps = gap_share(feature) if marginal is None else marginal.get(None, 0.0) / sum(marginal.values())
+        share = gaps if limit is None else 0.0
+
+        def uniform(count: int, rng: np.random.Generator) -> np.ndarray:
+            if feature.kind == "integer":
+                found: np.ndarray = rng.integers(int(low), int(high), count, endpoint=True)
+            else:
+                found = rng.uniform(float(low), float(high), count)
+            return np.where(rng.random(count) < share, np.nan, found) if share else found
+
+        return uniform
     known = [value for value in marginal if value is not None]
-    gaps = [None] if None in marginal and limit is None else []
+    missing = [None] if None in marginal and limit is None else []
     if feature.kind == "integer":
-        values = [*(value for value in known if low <= value <= high), *gaps]
-        return _weighted(feature, values, marginal, np.float64 if gaps else np.int64)
-    pieces = [(np.nan, np.nan, float(marginal[gap])) for gap in gaps]
+        values = [*(value for value in known if low <= value <= high), *missing]
+        return _weighted(feature, values, marginal, np.float64 if missing else np.int64)
+    pieces = [(np.nan, np.nan, float(marginal[gap])) for gap in missing]
     for first, last in known:  # ranges that are cut at the ends of a sub-population
         weight = marginal[first, last]
         a, b = max(first, float(low)), min(last, float(high))

@@ -178,8 +178,8 @@ def account(
     """What every repair records: how good both models are on these rows, in the certificate too, and what changed."""
     assert fair.certificate is not None
     before, after = (quality_of(model, rows, answers) for model in (original, fair))
-    if after is not None:
-        told = with_measured(fair.certificate, {"on": on, "rows": len(rows), **after})
+    if answers is not None and after is not None:
+        told = with_measured(fair.certificate, {"on": on, "rows": int((answers >= 0).sum()), **after})
         fair = dataclasses.replace(fair, certificate=told)
     return {
         "model": fair, "original": original, "quality_before": before, "quality_after": after,
@@ -188,8 +188,10 @@ def account(
 
 
 def quality_of(model: AnyModel, rows: pd.DataFrame, answers: np.ndarray | None) -> dict[str, Any] | None:
-    """How good decisions are, where the answers are known."""
-    return None if answers is None else quality(model.classes[answers], model.classes[decisions(model.scores(rows))])
+    """How good decisions are on the rows whose answer is known (not −1)."""
+    if answers is None or not (known := answers >= 0).any():
+        return None
+    return quality(model.classes[answers[known]], model.classes[decisions(model.scores(rows))[known]])
 
 
 def compare(before: AnyModel, after: AnyModel, table: pd.DataFrame, *, examples: int = EXAMPLES) -> Changes:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bornfair.core.errors import InputError
+from bornfair.models.network import network as running
 from bornfair.models.network.network import WIDTHS, Layer, Network, decisions, hidden_widths
 
 pytestmark = pytest.mark.slow
@@ -95,7 +96,41 @@ def test_bad_networks_are_explained(make, message):
         make()
 
 
+def network_of_bins(seed, bins=40):
+    """Its first layer has bins of two numbers, and hands on the categories between and behind them."""
+    random = np.random.default_rng(seed)
+    read = [0] * bins + [1, 2, 3] + [4] * bins + [5]
+    weight = np.zeros((len(read), 8))
+    weight[np.arange(len(read)), read] = 1
+    numbers = np.isin(read, [0, 4])
+    weight[numbers] *= random.choice([1.0, 0.3, -2.7], (int(numbers.sum()), 1))
+    bias = np.where(numbers, random.normal(size=len(read)), 0)
+    return Network((Layer(weight, bias), *random_network((len(read), 16, 2), seed).layers))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bins_without_the_products_with_0_give_the_same_bits(seed):
+    net = network_of_bins(seed)
+    inputs = np.random.default_rng(seed).normal(size=(1000, 8)).astype(np.float32) * 10.0 ** np.arange(-4, 4)
+    kinds = [(piece.columns.start, piece.neurons.start, piece.copies) for piece in running._pieces(net.layers[0])]
+    assert kinds == [(0, 0, False), (1, 40, True), (4, 43, False), (5, 83, True), (6, 84, False)]
+    padded = np.zeros((1024, 8), np.float32)
+    padded[:1000] = inputs
+    (whole,) = running._whole_session(net).run(None, {"rows": padded})
+    assert np.array_equal(net.scores(inputs), whole[:1000])
+
+
 def test_an_infinite_number_is_multiplied_with_every_weight():
-    network = Network((Layer(np.eye(8), np.zeros(8)), *random_network((8, 16, 2)).layers))
-    scores = network.scores(np.array([[0, 0, 0, 0, 0, 0, np.inf, 0], np.zeros(8)], np.float32))
+    scores = network_of_bins(0).scores(np.array([[0, 0, 0, 0, 0, 0, np.inf, 0], np.zeros(8)], np.float32))
     assert np.isnan(scores[0]).all(), "infinity times a weight of 0"
+
+
+@pytest.mark.parametrize("change", ["two columns", "order", "few neurons"])
+def test_other_first_layers_are_computed_as_a_whole(change):
+    layer = network_of_bins(0, bins=2 if change == "few neurons" else 40).layers[0]
+    weight = layer.weight.copy()
+    if change == "two columns":
+        weight[0, 7] = 1
+    if change == "order":
+        weight[[0, 50]] = weight[[50, 0]]
+    assert running._pieces(Layer(weight, layer.bias)) == []

@@ -19,7 +19,6 @@ from bornfair.models.operating import (
     logit,
     point_of_means,
     positive_place,
-    thresholds_of,
 )
 
 LAST = np.array([0.0, 0.1, 0.25, 0.3, 0.5, 0.7, 0.75, 0.9, 1.0])
@@ -146,10 +145,6 @@ def test_offsets_are_what_scores_are_shifted_by() -> None:
         Asked.of("yes=top 25%").offsets(two, None)
     found = Asked.of(["b=0.25", "c=0.8"]).offsets(["a", "b", "c"], None)
     assert found == pytest.approx((0.0, math.log(0.5), math.log(1.6)))
-    assert thresholds_of(found, ["a", "b", "c"]) == {"b": 0.25, "c": 0.8}
-    assert (
-        thresholds_of((logit(0.3),), two) == {"yes": 0.3} and thresholds_of((0.0,), two) == thresholds_of((), two) == {}
-    )
     for amount in (0.0, 1.0, LEAST / 2, 1 - LEAST / 2):
         with pytest.raises(InputError, match="must lie between 0 and 1"):
             Asked.of(f"yes={amount!r}").offsets(two, None)

@@ -518,7 +518,7 @@ def test_a_code_that_is_rounded_away_is_bounded_as_it_is_executed():
     assert Prover(network, people, False).is_decided(people.everybody(), 1)
     assert not Prover(network, people, True).is_decided(people.everybody(), 1)
     assert find_tree(network, people, executed=False, timeout=5) == [1]
-    assert find_tree(network, people, float32=True, timeout=5) is None
+    assert find_tree(network, people, executed=True, timeout=5) is None
 
 
 def test_people_between_the_grid_points_of_a_real_trait_count_too():

@@ -377,7 +377,7 @@ def test_boxes_do_not_change_each_others_shares(monkeypatch):
 
 
 def test_parts_are_joined_where_there_is_room_and_all_their_sums_stay():
-    part = engine.Part
+    part = engine.Addend
     sizes = (3, 2, 5, 4, 1)
     parts = [part(np.arange(float(n))[None] * 10**k, np.full((1, n), 1 / n)) for k, n in enumerate(sizes)]
     for most, left in ((1000, [120]), (10, [10, 4, 3]), (20, [20, 6]), (1, [5, 4, 3, 2, 1]), (5, [5, 4, 3, 2])):

@@ -118,12 +118,8 @@ def train(*, asked: TrainOptions, chosen: TrainingOptions, reading: TableReading
         raise InputError(f"--class-weight must be balanced, or left out, found {asked.class_weight!r}.")
     if asked.estimator == "network" and asked.method != "merge":
         raise InputError("--method is for other estimators than the network, which needs no wrapper; leave it out.")
-    if asked.estimator != "network":
-        if not asked.sensitive:
-            raise InputError("name the sensitive columns with --sensitive; a wrapper is for them.")
-        from bornfair.cli.train_estimator import check_options
-
-        check_options(asked, chosen)
+    if asked.estimator != "network" and not asked.sensitive:
+        raise InputError("name the sensitive columns with --sensitive; a wrapper is for them.")
     # The lock comes first: a run that is refused leaves no rows behind. Of several hosts the first takes it later.
     with owned(asked.checkpoint if asked.hosts is None else None):
         verdict = _trained(asked, chosen, reading, began)
@@ -147,6 +143,10 @@ def _trained(asked: TrainOptions, chosen: TrainingOptions, reading: TableReading
             raise InputError("--cache is for tables that are read in batches; add --stream, or leave it out.")
         people, target = _people(asked, reading)
         people = _labelled(people, target, asked.unlabelled, notes)
+    if asked.estimator != "network":
+        from bornfair.cli.train_estimator import check_options
+
+        check_options(asked, chosen)
     known, findings = _looked_at(asked, people, target, reading, streamed, notes)
     _say_versions(known, asked.twins, target, quiet=asked.json)
     if streamed is None:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from bornfair.people.domain import Domain
     from bornfair.people.policies import Policies
     from bornfair.proof.certificate import Certificate
+
+_written: weakref.WeakKeyDictionary[Network, tuple[Encoding, tuple[float, ...], bytes]] = weakref.WeakKeyDictionary()
+"""The graph of each network: its certificate and its bundle are about the same bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +250,13 @@ class Model(Bounded):
         return dataclasses.replace(self, certificate=certificate)
 
     def graph_bytes(self, *, sensitive: bool = True) -> bytes:
-        return onnx_bytes(self, sensitive=sensitive)
+        if not sensitive:
+            return onnx_bytes(self, sensitive=False)
+        encoding, offsets, found = _written.get(self.network, (None, (), b""))
+        if encoding is not self.encoding or offsets != self.offsets:
+            found = onnx_bytes(self)
+            _written[self.network] = self.encoding, self.offsets, found
+        return found
 
 
 def scores_under_every_code(network: Network, free: np.ndarray, codes: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ Hidden layers compute activation(W x + b); the last layer is linear. One output 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ WIDTHS: dict[str, tuple[int, ...]] = {
 CHUNK = 65_536  # encoded rows held at once where every row has several versions
 BLOCK = 64  # the number of rows in a call is a multiple of it, so that a row's score is independent of other rows
 TOGETHER = 2**19  # numbers of the widest layer that are computed in one call: they fit into the processor's cache
+NEURONS_OF_PIECE = 8  # on average; with fewer, many small products take longer than one large one
 OPSET, IR = 18, 9
 
 
@@ -130,7 +132,9 @@ class Network:
         for start in range(0, len(rows), together):
             some = np.ascontiguousarray(rows[start : start + together])
             padded = np.pad(some, ((0, -len(some) % BLOCK), (0, 0))) if len(some) % BLOCK else some
-            parts.append(_session(self).run(None, {"rows": padded})[0][: len(some)])
+            # Infinity times a weight of 0 is NaN, which the session that skips these products would not see.
+            session = _session(self) if np.isfinite(some).all() else _whole_session(self)
+            parts.append(session.run(None, {"rows": padded})[0][: len(some)])
         return np.concatenate(parts)
 
     def decide(self, inputs: np.ndarray) -> np.ndarray:
@@ -241,19 +245,41 @@ class PerProcess(Generic[Key, Made]):
         return found
 
 
-def _made(network: Network) -> Any:
-    """A session of onnxruntime for the network."""
+def _made(network: Network, *, whole: bool = False) -> Any:
+    """A session for the network. Unless `whole`, a first layer of bins is computed without the weights that are 0.
+
+    Both give the same bits for finite rows: adding 0 changes no sum.
+    """
     from onnx import TensorProto, helper, numpy_helper
 
-    nodes, constants, value = list[Any](), list[Any](), "rows"
+    nodes: list[Any] = []
+    constants: list[Any] = []
+    value = "rows"
+
+    def gemm(given: str, weight: np.ndarray, bias: np.ndarray, found: str) -> None:
+        names = [f"weight of {found}", f"bias of {found}"]
+        constants.extend(map(numpy_helper.from_array, (weight, bias), names))
+        nodes.append(helper.make_node("Gemm", [given, *names], [found], transB=1))
+
     for i, layer in enumerate(network.layers):
         if i:
             nodes.append(helper.make_node(network.function.operator, [value], [f"activation {i}"]))
             value = f"activation {i}"
-        names = [f"weight {i}", f"bias {i}"]
-        constants += map(numpy_helper.from_array, (layer.weight, layer.bias), names)
-        nodes.append(helper.make_node("Gemm", [value, *names], [f"layer {i}"], transB=1))
-        value = f"layer {i}"
+        found, pieces = f"layer {i}", [] if i or whole else _pieces(layer)
+        if pieces:
+            widths = [piece.columns.stop - piece.columns.start for piece in pieces]
+            constants.append(numpy_helper.from_array(np.array(widths, np.int64), "widths"))
+            names = [f"piece {j}" for j in range(len(pieces))]
+            nodes.append(helper.make_node("Split", [value, "widths"], names, axis=1))
+            for j, piece in enumerate(pieces):
+                if piece.is_read and not piece.copies:
+                    gemm(names[j], layer.weight[piece.neurons, piece.columns], layer.bias[piece.neurons], f"sums {j}")
+                    names[j] = f"sums {j}"
+            joined = [name for name, piece in zip(names, pieces, strict=True) if piece.is_read]
+            nodes.append(helper.make_node("Concat", joined, [found], axis=1))
+        else:
+            gemm(value, layer.weight, layer.bias, found)
+        value = found
     given, found = (
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ["count", width])
         for name, width in (("rows", network.widths[0]), (value, network.outputs))
@@ -263,4 +289,42 @@ def _made(network: Network) -> Any:
     return session_of(helper.make_model(graph, opset_imports=versions, ir_version=IR).SerializeToString())
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """Columns of the rows, and the neurons of the first layer that read them."""
+
+    columns: slice
+    neurons: slice
+    copies: bool
+    """Whether each neuron is one of these columns: weight 1, bias 0."""
+
+    @property
+    def is_read(self) -> bool:
+        return self.neurons.stop > self.neurons.start
+
+
+def _pieces(layer: Layer) -> list[_Piece]:
+    """The parts of a first layer in which each neuron reads one column, in the order of the columns, as
+    `training.embedding` makes it; none of any other layer.
+    """
+    read = layer.weight != 0
+    column = np.argmax(read, axis=1)
+    if (read.sum(axis=1) != 1).any() or (np.diff(column) < 0).any():
+        return []
+    width = layer.weight.shape[1]
+    ends = np.searchsorted(column, np.arange(width + 1))
+    one = np.diff(ends) == 1
+    copied = np.zeros(width, bool)
+    first = ends[:-1][one]
+    copied[one] = (layer.weight[first, np.flatnonzero(one)] == 1) & (layer.bias[first] == 0)
+    kinds = np.where(copied, -1, np.where(np.diff(ends) == 0, -2, np.arange(width)))
+    borders = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), width]
+    if NEURONS_OF_PIECE * (len(borders) - 1) > len(column):
+        return []
+    return [
+        _Piece(slice(a, b), slice(int(ends[a]), int(ends[b])), bool(copied[a])) for a, b in itertools.pairwise(borders)
+    ]
+
+
 _session: PerProcess[Network, Any] = PerProcess(_made)
+_whole_session: PerProcess[Network, Any] = PerProcess(functools.partial(_made, whole=True))

@@ -22,6 +22,9 @@ os.environ |= {
     "PYTHONWARNINGS": "ignore:Error reading persistent compilation cache entry:UserWarning",
 }
 
+# Compiling takes longer than running in most tests, so that programs are not optimised unless XLA_FLAGS says more.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 # A shell ignores Ctrl-C for what it runs in the background, and every child process inherits that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

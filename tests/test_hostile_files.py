@@ -16,8 +16,8 @@ WORDS = ["verify", "x", "--timeout", "20", "--json"]
 
 
 def test_hostile_files_are_answered_in_a_sentence():
-    summary = run(40, seed=0)
-    assert summary.cases == 40 and not summary.wrong, "\n".join(summary.wrong)
+    summary = run(30, seed=0)
+    assert summary.cases == 30 and not summary.wrong, "\n".join(summary.wrong)
     assert summary.outcomes["status 2"] > 15, "most are refused"
     assert sum(summary.outcomes[f"status {status}"] for status in (0, 1, 3)) > 2, "some are still good"
 

@@ -9,6 +9,9 @@ import pytest
 
 import bornfair.proof.checker
 import brute_force
+import hostile_endpoints
+import hostile_files
+import torture
 from bornfair import verify
 from checker_mutants import MUTANTS
 from fuzzing import Summary
@@ -17,10 +20,19 @@ from nightly import BATCH, FUZZERS, main
 pytestmark = pytest.mark.slow
 
 
+COSTLY = {
+    "hostile files": hostile_files.run,
+    "hostile endpoints": hostile_endpoints.run,
+    "torture": torture.run,
+}
+"""They start processes and train models first; `test_hostile_files.py` and the like run them on some cases."""
+
+
 def test_every_fuzzer_finds_nothing_on_a_few_cases() -> None:
     for name, run in FUZZERS.items():
-        summary = run(3, 1)
-        assert summary.wrong == [] and summary.cases == 3 and summary.outcomes.total() >= 3, name
+        if run != COSTLY.get(name):
+            summary = run(3, 1)
+            assert summary.wrong == [] and summary.cases == 3 and summary.outcomes.total() >= 3, name
 
 
 def test_one_fuzzer_can_be_chosen_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:

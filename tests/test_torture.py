@@ -13,7 +13,7 @@ pytestmark = [
         not (hasattr(os, "fork") and Path("/proc/self/stat").exists()), reason="the test forks, and reads /proc"
     ),
 ]
-ROUNDS = 12
+ROUNDS = 8
 BROKEN = {
     "nothing is cleared away": ("export", 5, "from bornfair.core import files; files._clear = lambda target: None"),
     "nothing is locked": (

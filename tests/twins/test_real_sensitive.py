@@ -55,7 +55,7 @@ def test_nothing_is_certified_of_people_whom_an_age_between_the_levels_decides()
 @pytest.mark.parametrize("block", range(4))
 def test_engines_never_contradict_the_exact_classes_along_the_range(block):
     decided = 0
-    for seed in range(block * 15, (block + 1) * 15):
+    for seed in range(block * 8, (block + 1) * 8):
         model = random_model(seed)
         unfair = [len(classes_of(model, person)) > 1 for person in people(model)]
         for engine in ("auto", "bounds", *(("smt",) if seed % 3 == 0 else ("milp",) if seed % 3 == 1 else ())):
@@ -67,12 +67,12 @@ def test_engines_never_contradict_the_exact_classes_along_the_range(block):
                 decided_as = model.predict(pd.DataFrame(verdict.twins)).tolist()
                 assert len(set(decided_as)) == 2 or "float32" not in verdict.arithmetic, f"case {seed}: {engine}"
             decided += verdict.answer != "undecided"
-    assert decided >= 30
+    assert decided >= 16
 
 
 @pytest.mark.parametrize("block", range(4))
 def test_shares_are_within_the_exact_ones(block):
-    for seed in range(block * 8, (block + 1) * 8):
+    for seed in range(block * 5, (block + 1) * 5):
         model = random_model(seed)
         unfair = np.mean([len(classes_of(model, person)) > 1 for person in people(model)])
         shares = quantify(model, timeout=0.25, seed=seed)

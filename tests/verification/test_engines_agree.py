@@ -10,7 +10,7 @@ from brute_force import attack_mistake, mistake, random_model, truth
 
 pytestmark = pytest.mark.slow
 
-CASES = 240
+CASES = 160
 
 
 @pytest.mark.parametrize("block", range(8))
@@ -29,10 +29,10 @@ def test_bounds_and_attack_never_contradict_counting_out(block):
 @pytest.mark.parametrize("engine", ["auto", "smt", "milp"])
 def test_the_other_engines_never_contradict_counting_out(engine):
     decided = 0
-    for seed in range(60):
+    for seed in range(40):
         model = random_model(seed)
         verdict = verify(model, engine=engine, timeout=20, seed=seed)
         problem = mistake(model, verdict, truth(model))
         assert problem is None, f"case {seed}: {problem}"
         decided += verdict.answer != "undecided"
-    assert decided >= 57
+    assert decided >= 38

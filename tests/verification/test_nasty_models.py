@@ -8,11 +8,11 @@ from nasty_models import Judge, mistakes, nasty_model, run
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", [0, 1, 2, 4, 8])  # all engines, and no model that takes long
 def test_nothing_false_is_said_of_nasty_models(block):
-    found = run(16, seed=block)
+    found = run(7, seed=block)
     assert found.wrong == []
-    assert found.outcomes.total() >= 16
+    assert found.outcomes.total() >= 7
 
 
 def test_the_judge_notices_a_false_verdict(monkeypatch):

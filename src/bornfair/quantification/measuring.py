@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol, TypedDict
 
@@ -155,7 +155,7 @@ class Tally:
     boxes: int = 0
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
+        return Tally(*(one + more for one, more in zip(vars(self).values(), vars(other).values(), strict=True)))
 
     def with_credit(self, boxes: Boxes) -> Tally:
         """With the masses that are proven of parts of open boxes, as far as anybody has looked."""

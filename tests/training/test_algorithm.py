@@ -62,7 +62,7 @@ def every_version(network, data):
     )
 
 
-@settings(max_examples=14)
+@settings(max_examples=8)
 @given(
     kind=st.sampled_from(["categorical", "numeric", "composite"]),
     size=st.integers(2, 8),
@@ -110,7 +110,7 @@ LOSSES = {
 }
 
 
-@settings(max_examples=16)
+@settings(max_examples=10)
 @given(
     st.sampled_from(sorted(LOSSES)),
     st.sampled_from(["categorical", "numeric", "composite"]),

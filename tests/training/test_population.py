@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import warnings
@@ -96,13 +97,19 @@ def printed_gradient(network: Network, data: TrainingData, gamma: float, codes: 
     """
     probability = response_probabilities(len(codes), gamma)[data.true_index].mean(axis=0)
     inputs = [np.concatenate([data.free, np.tile(code, (len(data.free), 1))], axis=1) for code in codes]
-    copies = list(zip(inputs, probability, strict=True))
+    copies = [gradient_of_copies(network.to_jax(), x, data.classes, network.activation) for x in inputs]
+    return np.asarray(sum(p * np.asarray(copy, np.float64) for copy, p in zip(copies, probability, strict=True)))
+
+
+@functools.partial(jax.jit, static_argnames="activation")  # compiled once for each width
+def gradient_of_copies(parameters, inputs: np.ndarray, classes: np.ndarray, activation: str) -> jax.Array:
+    """The gradient of the first layer where every row is released as the same value."""
 
     def loss(parameters):
-        scores = [(forward(parameters, x, network.activation)[:, 0], p) for x, p in copies]
-        return sum(p * jnp.mean(jax.nn.softplus(z) - z * data.classes) for z, p in scores)
+        scores = forward(parameters, inputs, activation)[:, 0]
+        return jnp.mean(jax.nn.softplus(scores) - scores * classes)
 
-    return np.asarray(jax.jit(jax.grad(loss))(network.to_jax())[0][0])
+    return jax.grad(loss)(parameters)[0][0]
 
 
 @settings(max_examples=8, deadline=None)
@@ -134,7 +141,7 @@ def test_plain_centred_codes_vanish_only_at_gamma_zero_or_in_a_balanced_populati
 # --- training ---
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     kind=st.sampled_from(["categorical", "numeric", "composite"]),
     size=st.integers(2, 8),
@@ -161,7 +168,7 @@ def test_sensitive_weights_stay_bitwise_zero_and_twins_bitwise_equal_for_every_g
     assert all(scores.tobytes() == versions[0].tobytes() for scores in versions)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(gammas, st.integers(0, 10**6))
 def test_twins_get_the_same_decision_from_onnxruntime_for_every_gamma(gamma, seed):
     people = make_people(120, seed=seed)

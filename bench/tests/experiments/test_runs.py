@@ -27,7 +27,7 @@ def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("table2")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(methods, "WEIGHTS", {})
-        return folder, table2.run(folder, names=["credit"], seeds=1, epochs=4)
+        return folder, table2.run(folder, names=["credit"], seeds=1, epochs=2)
 
 
 def test_table_2_measures_every_method_on_the_same_people(small):
@@ -71,7 +71,7 @@ def test_an_interrupted_table_goes_on_where_it_stopped(small):
     before = {file: file.stat().st_mtime_ns for file in kept}
     next(file for file in kept if "-ours-" in file.name).unlink()
     said = []
-    again = table2.run(folder, names=["credit"], seeds=1, epochs=4, say=said.append)
+    again = table2.run(folder, names=["credit"], seeds=1, epochs=2, say=said.append)
     assert said[0].startswith("11 of 12 runs were finished before") and len(said) == 2
     assert [{k: v for k, v in o.items() if "seconds" not in k} for o in again] == [
         {k: v for k, v in o.items() if "seconds" not in k} for o in outcomes

@@ -337,11 +337,11 @@ def test_a_checkpoint_that_was_tampered_with_is_refused_in_one_sentence(tmp_path
 def test_early_stopping_keeps_the_best_network():
     data = problem(rows=60)
     plan = Plan(epochs=400, optimiser="adam", learning_rate=0.03, validation_fraction=0.4, patience=15, batch_size=16)
-    trained = train(start_for(data, hidden=(32, 32)), data, Response(), plan)
+    trained = train(start_for(data, hidden=(16, 16)), data, Response(), plan)
     losses = [record.validation_loss for record in trained.history]
     assert len(losses) < 400 and trained.best_epoch == int(np.argmin(losses)) + 1 == len(losses) - 15
     again = train(
-        start_for(data, hidden=(32, 32)),
+        start_for(data, hidden=(16, 16)),
         data,
         Response(),
         Plan(**(vars(plan) | {"epochs": trained.best_epoch, "patience": None})),

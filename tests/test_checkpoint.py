@@ -66,3 +66,18 @@ def test_a_place_for_a_checkpoint_that_cannot_be_written_is_refused_before_train
     with pytest.raises(InputError, match="cannot"), checkpoint.owned(place / "people.csv" / "saved"):
         pass
     assert sorted(os.listdir(place)) == ["people.csv"]  # noqa: PTH208
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--sensitive", "nobody"], ["--estimator", "xgboost"], ["--stream", "--drop", "none"]]
+)
+def test_a_refused_training_leaves_no_folder_for_its_checkpoint(wrong, place):
+    done = bornfair(*TRAIN, *wrong, "--checkpoint", "new/folder/saved", "--out", "b", cwd=place)
+    assert done.returncode == 2 and [one.name for one in place.iterdir()] == ["people.csv"]
+
+
+def test_a_folder_that_holds_a_checkpoint_or_was_there_before_stays(tmp_path):
+    (tmp_path / "old").mkdir()
+    with checkpoint.owned(tmp_path / "old" / "saved"), checkpoint.owned(tmp_path / "new" / "saved"):
+        (tmp_path / "new" / "saved").write_bytes(b"state")
+    assert (tmp_path / "old").is_dir() and (tmp_path / "new" / "saved").read_bytes() == b"state"

@@ -35,6 +35,8 @@ class Saved:
 def owned(path: str | Path | None) -> Iterator[None]:
     """Inside, no other run uses this checkpoint. The lock is FILE.lock; a nested call for the same file does nothing.
 
+    Folders that are made for it are removed if they are empty in the end.
+
     Raises:
         InputError: if another run owns the checkpoint, or its place cannot be written.
     """
@@ -43,6 +45,7 @@ def owned(path: str | Path | None) -> Iterator[None]:
         yield
         return
     check_file(path)
+    made = [folder for folder in target.parents if not folder.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         lock = Lock(target.with_name(f"{target.name}.lock"))
@@ -61,6 +64,9 @@ def owned(path: str | Path | None) -> Iterator[None]:
         _owned.reset(outer)
         lock.path.unlink(missing_ok=True)
         lock.close()
+        with contextlib.suppress(OSError):  # not empty
+            for folder in made:
+                folder.rmdir()
 
 
 def save(path: str | Path, saved: Saved, *, expected: str) -> None:
